@@ -3,8 +3,6 @@
 It returns the answer so far at any time, and another process can resume from that. Cut-off arguments stay unchanged.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable
 from copy import copy
@@ -38,7 +36,7 @@ class Assembler:
         self._pending: list[events.TextPiece] = []  # text pieces are many, so they are added in batches
 
     @classmethod
-    def resume(cls, output: ModelOutput, *, names: Iterable[str] = ()) -> Assembler:
+    def resume(cls, output: ModelOutput, *, names: Iterable[str] = ()) -> "Assembler":
         """Continue a partial answer. With its `part_names`, further pieces extend the same parts."""
         resumed = cls(provider=output.provider, model=output.model, agent=output.agent)
         resumed.request_id, resumed.usage = output.request_id, output.usage
@@ -58,7 +56,7 @@ class Assembler:
         self._add_pending()
         return tuple(name for (name, _), part in self._parts.items() if part.is_there(self.provider))
 
-    def snapshot(self) -> Assembler:
+    def snapshot(self) -> "Assembler":
         """A cheap read-only copy without copies of texts. Any thread may call its `output`."""
         self._add_pending()
         frozen = copy(self)
@@ -104,7 +102,7 @@ class Assembler:
         for event in pending:
             self._add(event)
 
-    def feed_all(self, stream: Iterable[events.Event]) -> Assembler:
+    def feed_all(self, stream: Iterable[events.Event]) -> "Assembler":
         for event in stream:
             self.feed(event)
         return self
@@ -164,7 +162,7 @@ class _Pieces:
             self.blocks.append("".join(self.pieces))
             self.pieces = []
 
-    def snapshot(self) -> _Pieces:
+    def snapshot(self) -> "_Pieces":
         frozen = _Pieces()
         frozen.blocks, frozen.pieces, frozen.chars = self.blocks[:], self.pieces[:], self.chars
         return frozen
@@ -182,7 +180,7 @@ class _PartBuilder:
         self.extra: JsonDict = {}
 
     @classmethod
-    def of(cls, part: Part) -> _PartBuilder:
+    def of(cls, part: Part) -> "_PartBuilder":
         """Continue a part. Only texts, thinking and calls can grow; other parts are whole."""
         if not isinstance(part, Text | Reasoning | ToolRequest):
             return cls(lambda **_: part)
@@ -211,7 +209,7 @@ class _PartBuilder:
         beginnings = {name: (pieces.blocks or pieces.pieces)[0] for name, pieces in self.texts.items()}
         return self.builder(provider=provider, extra=self.extra, **beginnings) is not None
 
-    def snapshot(self) -> _PartBuilder:
+    def snapshot(self) -> "_PartBuilder":
         frozen = _PartBuilder(self.builder)
         frozen.texts = {name: pieces.snapshot() for name, pieces in self.texts.items()}
         frozen.extra = dict(self.extra)

@@ -1,7 +1,5 @@
 """Rendering of a snapshot into a context: the newest turns within the limits, and diagnostic views."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -102,20 +100,20 @@ def _with_live_screen(entries: Entries, live_screen: str | None, remarks: list[R
 
 @dataclass(slots=True)
 class _ChosenTurns:
-    turns: list[ContextTurn] = field(default_factory=list)
+    turns: "list[ContextTurn]" = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     has_hit_limit: bool = False
 
     def note(self, code: RemarkCode, limit: int | None) -> None:
         self.remarks.append(Remark(code, values={"limit": limit}))
 
-    def stop(self, code: RemarkCode, limit: int | None) -> _ChosenTurns:
+    def stop(self, code: RemarkCode, limit: int | None) -> "_ChosenTurns":
         self.has_hit_limit = True
         self.note(code, limit)
         return self
 
 
-def _choose_turns(turns: Iterator[ContextTurn], *, fixed: int, options: ContextOptions) -> _ChosenTurns:
+def _choose_turns(turns: "Iterator[ContextTurn]", *, fixed: int, options: ContextOptions) -> _ChosenTurns:
     """The newest turns that fit all limits, oldest first. The newest one always stays."""
     choice = _ChosenTurns()
     tokens, messages = fixed, 0
@@ -140,7 +138,7 @@ def _is_above(amount: int, limit: int | None) -> bool:
     return limit is not None and amount > limit
 
 
-def _cut_inside(turn: ContextTurn, choice: _ChosenTurns, options: ContextOptions) -> ContextTurn:
+def _cut_inside(turn: "ContextTurn", choice: _ChosenTurns, options: ContextOptions) -> "ContextTurn":
     """Cut the newest turn to ``max_messages``: its first input and as many of its last steps as fit."""
     if not _is_above(len(turn.entries), options.max_messages):
         return turn

@@ -3,8 +3,6 @@
 Remarks name repairs, limits and omissions, each with a stable code. docs/internals/context.md lists them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass, field
 from enum import StrEnum, auto
@@ -108,7 +106,7 @@ class ContextEntry:
         """The entry that a remark on this message refers to; 0 means none."""
         return self.origin[0] if self.origin else 0
 
-    def with_live_screen(self, text: str | None) -> ContextEntry:
+    def with_live_screen(self, text: str | None) -> "ContextEntry":
         return dataclasses.replace(self, live_screen=text)
 
 

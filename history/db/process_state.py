@@ -1,6 +1,6 @@
 """Objects of which a process has one: caches, counters, open files.
 
-A module keeps one in a class of its own and asks for it with `process_state.get`. Tests drop all of them at once.
+A module keeps one in a class of its own (`process_state.find`, `process_state.keep`). Tests drop all of them at once.
 """
 
 import threading

@@ -4,8 +4,6 @@ All keys of a server share one account at the vendor, so a request may only refe
 here are fields for msgspec: the parser passes the value of each to its `read`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -128,7 +126,7 @@ class AnyObject(msgspec.Struct, gc=False):
 
 class FileSource(msgspec.Struct):
     file_id: File | None = None
-    content: str | list[ContentBlock] | AnyObject | None = None
+    content: "str | list[ContentBlock] | AnyObject | None" = None
 
 
 class ContentBlock(msgspec.Struct):
@@ -137,7 +135,7 @@ class ContentBlock(msgspec.Struct):
     source: str | FileSource | None = None
     file: str | FileSource | None = None
     file_id: File | None = None
-    content: str | list[ContentBlock] | AnyObject | None = None
+    content: "str | list[ContentBlock] | AnyObject | None" = None
 
 
 # A union also where a text is usual: so a reference counts even if the same key occurs again.

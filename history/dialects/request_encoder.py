@@ -73,7 +73,6 @@ class RequestEncoder:
         self.losses.append(Loss(code=code, seq=self.seq, values=values))
 
     def adapted(self, context: Context) -> Context:
-        """The context in a form that this vendor accepts."""
         return self.with_any_input(self.with_system_role(context))
 
     def instruction(self, entry: ContextEntry) -> list[JsonDict]:
@@ -240,7 +239,6 @@ class RequestEncoder:
         return ""
 
     def note(self, media: Media, code: LossCode = LossCode.MEDIA_NOT_CARRIED) -> JsonDict:
-        """A text in place of media that cannot be sent."""
         name = media.name or media.type
         self.lose(code, name=name, media_type=media.media_type)
         return self.text(f"[Attachment {name} ({media.media_type}) could not be sent]")
@@ -253,7 +251,6 @@ class RequestEncoder:
 
 
 def detail_of(media: Media) -> str:
-    """OpenAI's level of detail for an image."""
     return string(media.extra.get("detail")) or "auto"
 
 

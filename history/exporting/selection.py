@@ -4,8 +4,6 @@ The ids are listed once, sixteen bytes each. The sessions are read in batches du
 permissions, so that sessions deleted in the meantime are left out.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +64,7 @@ class ExportCursor:
         return str(self.since) if self.ends is None else f"{self.since}~{self.ends}~{self.after or ''}"
 
     @classmethod
-    def parse(cls, text: str) -> ExportCursor:
+    def parse(cls, text: str) -> "ExportCursor":
         """Parse the text of a cursor. Raises ValueError."""
         if text == START:
             return cls()

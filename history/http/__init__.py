@@ -1,11 +1,7 @@
 """Helpers of views: htmx requests, pages of users and staff, downloads and the size limit of the request body.
 
-`request.htmx` is set by django-htmx's middleware; `HtmxRequest` declares it for the type checker.
-
-    @accepts_body(lambda: settings.PARLEY_IMPORT_MB * MEGABYTE)
-    def imports(request): ...
-
-Class-based views set `body_limit = staticmethod(...)`. `project.server.bodies` enforces it before the body is read.
+`request.htmx` is set by django-htmx's middleware; `HtmxRequest` declares it for the type checker. Views with a larger
+body use `@accepts_body(lambda: …)` or `body_limit`; `project.server.bodies` enforces it before the body is read.
 """
 
 from collections.abc import Callable

@@ -6,8 +6,6 @@ the progress is its heartbeat. A job without one has lost its runner and may be 
 changes nothing.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import time
@@ -172,7 +170,7 @@ def work() -> None:
             running.popleft()
 
 
-def _start_waiting(running: deque[_RunningJob], runner: UUID) -> int:
+def _start_waiting(running: "deque[_RunningJob]", runner: UUID) -> int:
     """Start jobs of users without a running one first. Returns the number of running jobs."""
     busy = {one.job.owner_id for one in running}
     waiting = ImportJob.objects.filter(state=ImportJob.State.WAITING).exclude(owner__in=busy).order_by("created_at")

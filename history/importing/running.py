@@ -1,7 +1,5 @@
 """Run of an import: detect, read and store each file; errors stay local to it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
@@ -112,7 +110,7 @@ class Import:
         finally:
             counter.add(piece.size)
 
-    def _read(self, piece: UnpackedFile, counter: _ByteCounter) -> Iterator[Step]:
+    def _read(self, piece: UnpackedFile, counter: "_ByteCounter") -> Iterator[Step]:
         reader, why, source = None, NOT_RECOGNISED, Source(piece.name, counter.open, piece.companion)
         if may_hold_text(piece):
             with closing(piece.open()) as stream:
@@ -155,7 +153,7 @@ class Import:
             self.links.append((session, conversation.client, conversation.parent_id))
         return item(outcome=outcome, title=title, session=session, entries=entries, notes=conversation.notes)
 
-    def _restore(self, piece: UnpackedFile, counter: _ByteCounter) -> Iterator[Step]:
+    def _restore(self, piece: UnpackedFile, counter: "_ByteCounter") -> Iterator[Step]:
         if self.dry_run:
             why = _("An export of Parley.")
             yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=jsonl.FORMAT, why=why)

@@ -5,8 +5,6 @@ appended as another version. A long conversation is written some hundred entries
 its session, so two imports of the same file at once do not double it, and the next import continues one that died.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import nullcontext
@@ -113,7 +111,7 @@ class ConversationStore:
         )
 
 
-def _append(session: Session, growth: _Growth, places: Sequence[int]) -> None:
+def _append(session: Session, growth: "_Growth", places: Sequence[int]) -> None:
     """Append the entries of these nodes that are not stored; checked under the lock."""
     with writing():
         locked = writer.lock([session.pk])[session.pk]

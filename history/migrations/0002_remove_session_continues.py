@@ -1,7 +1,5 @@
 """Removal of linked sessions: existing links move to `Session.metadata["continues"]`."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

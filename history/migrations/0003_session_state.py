@@ -1,7 +1,5 @@
 """`Session.state` in place of two dates of 1970 in `Session.hidden_at` that marked a state."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

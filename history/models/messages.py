@@ -1,7 +1,5 @@
 """Messages (the entries of a session), their tool calls, blobs and search rows."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 from uuid import UUID
 
@@ -93,7 +91,7 @@ class Message(AppendOnlyModel):
     fingerprint = HashField(max_length=16)
     digest = HashField(max_length=32)
     seal = HashField(max_length=32)
-    blobs: models.ManyToManyField[Blob, Any] = models.ManyToManyField("Blob", related_name="messages", blank=True)
+    blobs: "models.ManyToManyField[Blob, Any]" = models.ManyToManyField("Blob", related_name="messages", blank=True)
 
     objects = models.Manager.from_queryset(MessageQuerySet)()  # type: ignore[misc]
 

@@ -1,7 +1,5 @@
 """Sessions: owner, source, counters, position of the head and states; links that share one."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -28,7 +26,7 @@ _OWN_NEWEST = ["owner", "-last_activity_at", "-id"]
 class TitlePolicy(Protocol):
     """Which titles a viewer may see (`history.access.reasons`)."""
 
-    def hide(self, sessions: Sequence[Session]) -> None: ...
+    def hide(self, sessions: "Sequence[Session]") -> None: ...
 
     def visible(self) -> Q: ...
 
@@ -46,12 +44,12 @@ class SessionQuerySet(UndeletableQuerySet["Session"]):
 
     _title_rule: TitlePolicy | None = None
 
-    def with_titles(self, rule: TitlePolicy) -> SessionQuerySet:
+    def with_titles(self, rule: TitlePolicy) -> "SessionQuerySet":
         rows = self.all()
         rows._title_rule = rule
         return rows
 
-    def whose_title_is_visible(self) -> SessionQuerySet:
+    def whose_title_is_visible(self) -> "SessionQuerySet":
         return self.filter(self._title_rule.visible()) if self._title_rule else self
 
     def open(self) -> Self:
@@ -83,7 +81,7 @@ class SessionQuerySet(UndeletableQuerySet["Session"]):
         if is_fresh and self._title_rule is not None and self._result_cache:
             self._title_rule.hide([row for row in self._result_cache if isinstance(row, Session)])
 
-    def iterator(self, chunk_size: int | None = None) -> Iterator[Session]:
+    def iterator(self, chunk_size: int | None = None) -> "Iterator[Session]":
         rows = super().iterator(chunk_size=chunk_size)
         while page := list(islice(rows, 500)):
             if self._title_rule is not None:

@@ -1,7 +1,5 @@
 """The page /charts/ and the headlines of /history/: counts by day and by model, key, agent, source or owner."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -45,7 +43,7 @@ class ChartQuery:
     mine: bool = False
 
     @classmethod
-    def parse(cls, values: QueryDict, *, sees_others: bool) -> ChartQuery:
+    def parse(cls, values: QueryDict, *, sees_others: bool) -> "ChartQuery":
         """Unknown values mean the default."""
         by, name = values.get("by", ""), values.get("range", "")
         return cls(

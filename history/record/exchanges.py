@@ -65,14 +65,6 @@ def open_exchange(
     return exchange
 
 
-def request_stop(exchange: Exchange) -> bool:
-    """Ask the process that runs it to stop. False if it has ended."""
-    running = Exchange.objects.running().filter(pk=exchange.pk)
-    with writing():
-        is_new = running.filter(stop_requested_at=None).update(stop_requested_at=timezone.now())
-    return bool(is_new) or running.exists()  # after a new request it may have stopped already
-
-
 def finish(
     exchange: Exchange,
     output: ModelOutput | None,

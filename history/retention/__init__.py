@@ -1,12 +1,4 @@
-"""Retention: the only code that removes anything from the history.
-
-- An owner's delete *hides* a session until PARLEY_TRASH_HOURS have passed; *erasing* skips the trash. Sessions that
-  agents opened from it go and return with it.
-- A session *expires* by the current policy of its source or key, or goes if the key has too many.
-- The oldest whole turns of a long session are *trimmed*, never the last one. An anchor with their seal stays.
-- Old texts are *dropped*: the entry keeps its place, times, counts, digest and seal.
-- Unused blobs go an hour after they were stored, an abandoned copy an hour after its last batch.
-- A *hold* overrides all of this.
+"""Retention: the only code that removes anything from the history. docs/retention.md has the rules.
 
 Rows are removed by primary key, a few hundred per transaction. A session is first marked (its state is `removing`) with
 an audit event: it is not shown any more, and the next purge finishes an interrupted removal. The audit events are the

@@ -1,7 +1,5 @@
 """Removal of sessions, exchanges and blobs: by primary key, a few hundred rows per transaction."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
@@ -32,7 +30,7 @@ class Removed:
     search_rows: int = 0
     exchanges: int = 0
 
-    def __add__(self, other: Removed) -> Removed:
+    def __add__(self, other: "Removed") -> "Removed":
         return Removed(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
 
 

@@ -4,8 +4,6 @@ A long trim is a series of small ones, each in one transaction with its audit ev
 chain first and done in batches; `dropped_through` says how far it went, so that the next purge can continue.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,13 +27,13 @@ from history.retention.removal import Removed
 STEP = 500
 
 
-def plan_trim(session: Session, *, limit: int) -> TrimPlan:
+def plan_trim(session: Session, *, limit: int) -> "TrimPlan":
     stored = Message.objects.of(session).filter(kind__in=CONVERSATION)
     outline = outline_of(session) if stored.count() > limit else turns.Outline()
     return TrimPlan(session.pk, session.version, turns.cut_for(outline, limit=limit), outline)
 
 
-def trim(plan: TrimPlan) -> Iterator[Removed]:
+def trim(plan: "TrimPlan") -> Iterator[Removed]:
     for cut in turns.steps_to(plan.cut, plan.outline, entries=STEP):
         removed = _trim_once(replace(plan, cut=cut))
         if removed is None:
@@ -43,7 +41,7 @@ def trim(plan: TrimPlan) -> Iterator[Removed]:
         yield removed
 
 
-def _trim_once(plan: TrimPlan) -> Removed | None:
+def _trim_once(plan: "TrimPlan") -> Removed | None:
     """One whole step. None if the session has changed since the plan was made; the next purge plans again."""
     cut = plan.cut
     with writing():

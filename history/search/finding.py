@@ -5,8 +5,6 @@ The query has the viewer's own scope, so that a search does not walk the message
 growing size. If the last round is not enough, the page says where to continue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -76,7 +74,7 @@ class Results:
 
     hits: tuple[Hit, ...] = ()
     next_before: int | None = None
-    request: SearchRequest | None = field(default=None, repr=False, compare=False)
+    request: "SearchRequest | None" = field(default=None, repr=False, compare=False)
 
     @cached_property
     def count(self) -> Count:
@@ -91,7 +89,7 @@ class SearchRequest:
     filters: SessionQuery
     served: tuple[str, list[Any]]  # SQL of the sessions that the viewer may see
 
-    def narrowed(self, word: str) -> SearchRequest:
+    def narrowed(self, word: str) -> "SearchRequest":
         """The same search among the messages with this scope word."""
         return replace(self, query=replace(self.query, needed=(*self.query.needed, _any([word]))))
 

@@ -1,19 +1,10 @@
-"""Search queries: the parser of what was typed, and the filters of sessions and messages.
+"""Search queries: the parser of typed words (docs/search.md), and the filters of sessions and messages.
 
-Every text is a valid query.
+Every text is a valid query. A query needs each of its groups, any term of each, and none of the excluded terms. Words
+leave this module as letters and digits, so operators of a database are plain text.
 
-    words              all must occur            "two words"   side by side
-    pay*               words with this prefix    支付           a run of characters is a phrase
-    -word -"two words" must not occur            this OR that  either; binds closer than the space
-
-Operators of a database are plain text here: words leave this module as letters and digits, and other characters are
-dropped. A query needs each of its groups, any term of each, and none of the excluded terms.
-
-Filters are one query for pages, REST, exports, tools and the command line. Callers adapt their parameter names and pass
-the values to `SessionQuery.parse`. `SessionQuery.apply` narrows sessions; the search engine narrows messages by it.
+Filters are one query for pages, REST, exports, tools and the command line: each adapts its parameter names.
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
@@ -129,7 +120,7 @@ class SessionQuery:
                 object.__setattr__(self, name, to_utc(time))
 
     @classmethod
-    def parse(cls, values: Mapping[str, object]) -> SessionQuery:
+    def parse(cls, values: Mapping[str, object]) -> "SessionQuery":
         """A query from one value or several for each filter: of owners user names, of keys prefixes. Ignores others."""
         parsed = {field.name: values.get(field.name) for field in fields(cls)}
         several = {name: _tuple_of(value) for name, value in parsed.items() if name not in _SINGLE}

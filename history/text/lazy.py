@@ -1,7 +1,5 @@
 """Texts that are marked here and translated when a page shows them (`lazy_texts` of the presentation layer)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Self
@@ -17,7 +15,7 @@ class LazyText(str):
     sentence: str
     values: Mapping[str, object]
 
-    def __new__(cls, sentence: str, /, **values: object) -> LazyText:
+    def __new__(cls, sentence: str, /, **values: object) -> "LazyText":
         made = super().__new__(cls, sentence % values if values else sentence)
         made.sentence, made.values = sentence, values
         return made

@@ -1,7 +1,5 @@
 """One page of a transcript: entries, tool calls with results, versions, links."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -57,7 +55,7 @@ class TranscriptEntry:
     calls: Sequence[TranscriptCall] = ()
     unmatched_results: Sequence[ToolResult] = ()  # results without a call on this page
     versions: Sequence[int] = ()
-    notes: list[TranscriptEntry] = field(default_factory=list)
+    notes: "list[TranscriptEntry]" = field(default_factory=list)
     cost: Decimal | None = None
     is_retracted: bool = False  # a summary that was retracted
     is_newest: bool = False  # the last entry: its calls may still get their results

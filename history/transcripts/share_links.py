@@ -53,7 +53,7 @@ def share(session: Session, *, by: Viewer, follows: bool = False, expires_at: da
 
 
 def revoke(link: ShareLink, *, by: Viewer) -> bool:
-    """Revoke a link. False if it was revoked already."""
+    """False if it was revoked already."""
     with writing():
         shut = ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=timezone.now())
         if shut:

@@ -3,8 +3,6 @@
 Calls are measured in hundredths of their turn, so that turns of seconds and of hours are comparable.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -42,7 +40,7 @@ class Span:
     def ended(self) -> datetime:
         return self.began + timedelta(seconds=self.seconds)
 
-    def placed(self, began: datetime, whole: float, *, narrowest: float) -> Span:
+    def placed(self, began: datetime, whole: float, *, narrowest: float) -> "Span":
         """The span in a turn of `whole` seconds. A narrower one could not be seen."""
         start = min(100 * (self.began - began).total_seconds() / whole, 100 - narrowest)
         width = min(max(100 * self.seconds / whole, narrowest), 100 - start)

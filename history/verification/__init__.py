@@ -5,8 +5,6 @@ explain what is missing. Findings are yielded as they are met, so memory does no
 end still fits: a `checkpoint`, kept elsewhere, finds that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -37,7 +35,7 @@ INPUT_LINK = ("blob_id", "exchange__session_id")
 def verify(
     *,
     sessions: Iterable[Session | UUID] | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: "Checkpoint | None" = None,
     progress: Progress | None = None,
 ) -> Iterator[VerificationFinding]:
     """Yield what is wrong. Without `sessions`: in all of them, and in the inputs of exchanges.
@@ -115,7 +113,7 @@ class Checkpoint:
         }
 
     @classmethod
-    def from_json(cls, value: JsonObject) -> Checkpoint:
+    def from_json(cls, value: JsonObject) -> "Checkpoint":
         """Raises ValueError if the value is not a checkpoint."""
         try:
             states = tuple(

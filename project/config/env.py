@@ -3,8 +3,6 @@
 Invalid values are noted with what to write instead; `stop_if_wrong` prints all of them and ends the process.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import secrets
@@ -33,7 +31,7 @@ class Environment:
         self.names: list[str] = []
 
     @classmethod
-    def of_process(cls, dotenv: Path) -> Environment:
+    def of_process(cls, dotenv: Path) -> "Environment":
         return cls({**dotenv_values(dotenv), **os.environ})
 
     def text(self, name: str, default: str = "") -> str:

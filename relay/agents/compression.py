@@ -1,12 +1,8 @@
 """Summaries of older turns: when a context is full, or when a user, a program or the agent requests one.
 
-What is summarised is decided in `history.context.compression`, what the summary says by a model. The outcome is an
-entry on the path of the run like any other, so the next call is made from it, and so is every one after a restart. If
-it fails, the conversation continues: without a summary, with less of the old results, and at worst without the oldest
-turns, which stay in the record.
-
-A request to the model is a call like any other: recorded before it is sent, counted and paid for. It is not an answer
-in the conversation, so viewers do not see it being written; its text is in the summary, if that passes the checks.
+`history.context.compression` decides what is summarised, a model writes the summary (docs/internals/compression.md). If
+it fails, the conversation continues with less of the old results, and at worst without the oldest turns. The call is
+recorded and paid for like any other, but viewers do not see it being written.
 """
 
 import asyncio
@@ -231,7 +227,6 @@ class _SummaryCalls:
 async def summarise(
     turn: TurnInput, stretch: SummarySpan, plan: CompressionPlan, policy: CompressionPolicy, *, route: Route, leaf: int
 ) -> SummaryOutcome:
-    """A summary of this stretch, or why there is none."""
     calls = _SummaryCalls(turn, route, policy, leaf, summaries.required_identifiers(stretch.pieces))
     names = {"provider": route.provider.name, "model": route.model.name}
     try:

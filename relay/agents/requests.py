@@ -71,7 +71,6 @@ class RenderedCall:
 def render_call(
     session_id: UUID, *, leaf: int, agent: Agent, role: RoleName, route: Route, client: JsonObject
 ) -> RenderedCall:
-    """Read the history up to `leaf` and render it for this model."""
     session = Session.objects.select_related("owner", "api_key").get(pk=session_id)
     limits = allowances.check_budget(session.owner)
     around, sources = environment_options(session.owner, session_id, agent)

@@ -33,7 +33,6 @@ def find_agent(name: str) -> Agent:
 
 
 def callable_agents(agent: Agent) -> list[Agent]:
-    """The agents that it may call: those it names, or all others."""
     return list(Agent.objects.filter(name__in=agent.agents) if agent.agents else Agent.objects.exclude(name=agent.name))
 
 

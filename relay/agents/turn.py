@@ -1,7 +1,5 @@
 """A turn of an agent: its input, budget, observer and failure, and what it stores."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,11 +32,11 @@ class TurnBudget:
     callers, each of which may have a limit of its own.
     """
 
-    def __init__(self, *, tokens: int | None = None, calls: int = 0, above: TurnBudget | None = None) -> None:
+    def __init__(self, *, tokens: int | None = None, calls: int = 0, above: "TurnBudget | None" = None) -> None:
         """`tokens` None: only the limits of the callers; `calls` is for the whole tree, so it counts at its top."""
         self._tokens, self._calls, self._above = tokens, calls, above
 
-    def below(self, *, tokens: int | None) -> TurnBudget:
+    def below(self, *, tokens: int | None) -> "TurnBudget":
         return TurnBudget(tokens=tokens, above=self)
 
     def spend(self, tokens: int) -> None:

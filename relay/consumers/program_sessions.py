@@ -98,7 +98,6 @@ class ProgramSessions(ActionSocket):
         return visible if self.api_key and has_scope(self.api_key, "admin") else visible.filter(owner=self.user)
 
     async def find_session(self, request: ActionRequest, *, scope: str = "read") -> Session:
-        """The session of the request, or the open one."""
         self.require_scope(scope)
         name = request.text("session") or (str(self.current) if self.current else "")
         found = await in_database(self._find, name, scope, request.text("reason")) if name else None
@@ -214,7 +213,6 @@ class ProgramSessions(ActionSocket):
             logger.warning("A run could not be read: %s", type(error).__name__)
 
     async def resync(self, message: Message) -> None:
-        """Frames of other processes were missed."""
         for cursor in list(self.cursors.values()):
             await self._catch_up(cursor)
         if self.current is not None:

@@ -7,8 +7,6 @@ A socket never ends without a close frame: its code says whether connecting agai
 database is away, the socket stays open and reads what it missed as soon as the database is back.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Any, NoReturn
@@ -33,7 +31,7 @@ GAP_SECONDS = 0.35
 RETRY_SECONDS = 1.0
 CLOSE_SECONDS = 3.0
 KEY_NOT_ALLOWED = "This socket is for browser pages. Use /ws/v1/ with an API key."
-_open: set[Socket] = set()
+_open: "set[Socket]" = set()
 
 
 class Socket(AsyncWebsocketConsumer):

@@ -129,8 +129,6 @@ async def send_queued(user: User, session: Session, *, after: int, run: UUID | N
 
 
 class _Refused(Exception):
-    """A message of the queue cannot be sent."""
-
     def __init__(self, row: QueuedMessage, error: RelayError | HistoryError) -> None:
         super().__init__(str(error))
         self.row, self.error = row, error

@@ -58,7 +58,6 @@ def _start(
 async def send(
     user: User, session: Session, draft: MessageDraft, seen: ViewerPosition, *, client: Client = EMPTY
 ) -> SendResult:
-    """Send a message after what its writer has `seen`."""
     command = turns.parse_command(draft)
     if command is not None and not command.is_tool:
         return await run_command(user, session, command)

@@ -192,7 +192,6 @@ def find_branch_end(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
 
 
 def last_run_at(session_id: UUID, leaf: int) -> UUID | None:
-    """The run that ended there, if one did."""
     ended = Run.objects.filter(session=session_id, leaf=leaf, ended_at__isnull=False)
     return ended.order_by("-started_at").values_list("pk", flat=True).first()
 

@@ -1,11 +1,9 @@
 """Pending calls: the order in which they are filed, and their recovery by a new digester.
 
-Calls wait for their end, for an earlier try, and for the answer that they continue. Waiting costs a few seconds. Not
-waiting puts an answer into the history twice: as the client sent it back, and as it came.
-
-After a restart the records of pending calls, and nothing else, are read again from the journal. The row of a pending
-call was ended only by the sweeper, which took its silence for the death of its server: the end in the journal is the
-true one. Where nothing is left of a call in a damaged file, its row is ended.
+Calls wait for their end, for an earlier try, and for the answer that they continue: else that answer would be in the
+history twice, as the client sent it back and as it came. After a restart only the records of pending calls are read
+again from the journal. The end in the journal is the true one: the sweeper ended the row because of its silence. Where
+nothing is left of a call in a damaged file, its row is ended.
 """
 
 import logging

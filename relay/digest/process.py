@@ -5,8 +5,6 @@ The web process starts a child that ends with it, as soon as there is a key for 
 the second within which a call must be visible.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import logging
@@ -62,7 +60,7 @@ def journal_name(journal: Path) -> str:
     return (journal / NAME).read_text().strip() or "unnamed"
 
 
-def _new_digester(journal: Path) -> Digester:
+def _new_digester(journal: Path) -> "Digester":
     # Imported here: a web process that only starts the child need not load the digester.
     from relay.digest.digester import Digester
 
@@ -89,7 +87,7 @@ def run_digester(ended: threading.Event) -> None:
 _last_error = {"text": ""}
 
 
-def _step(digester: Digester) -> tuple[int, float]:
+def _step(digester: "Digester") -> tuple[int, float]:
     """One step: the number of records, and how long to wait before the next. The same outage is logged once."""
     try:
         count = digester.step()
@@ -114,7 +112,7 @@ class _OwnDigester:
 
     child: subprocess.Popen[bytes] | None = None
     lease: int | None = None
-    digester: Digester | None = None
+    digester: "Digester | None" = None
     looked_at: float = 0.0
 
 

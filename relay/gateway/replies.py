@@ -5,8 +5,6 @@ limit and is stored on the exchange: the vendor's last count (Anthropic begins w
 estimate counts if it is larger), else an estimate.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator
@@ -63,7 +61,7 @@ class ReplyCopy:
     def text(self) -> bytes | None:
         return None if self.pieces is None else b"".join(self.pieces)
 
-    def plain(self, encoding: str) -> ReplyCopy:
+    def plain(self, encoding: str) -> "ReplyCopy":
         """The same decompressed; empty if it cannot be read."""
         if not encoding:
             return self

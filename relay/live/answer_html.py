@@ -10,8 +10,6 @@ most of the CPU time. Blocks and open ends come from the Markdown renderer and a
 plain text is escaped.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections import OrderedDict
@@ -54,7 +52,7 @@ class Tail:
     is_open: bool = False
 
     @classmethod
-    def of(cls, text: str, html: str, *, is_code: bool = False) -> Tail:
+    def of(cls, text: str, html: str, *, is_code: bool = False) -> "Tail":
         end = _OPEN_END.search(html, max(0, len(html) - 500))
         if end is None or is_code != html.endswith("</code></pre></div>"):
             return cls(html)
@@ -71,7 +69,6 @@ class Tail:
 
 
 def text_part_html(element: str, blocks: Iterable[str], tail: Tail, added: str = "") -> SafeString:
-    """A text part: finished blocks and the open end."""
     inner = f'<div class="blocks" id="{element}-blocks">{"".join(blocks)}</div>\n{tail.html(element, added)}'
     return mark_safe(f'<div class="prose" id="{element}">{inner}</div>')  # noqa: S308  see above
 
@@ -201,7 +198,7 @@ class AnswerCursor(FrameCursor):
         self.lock = asyncio.Lock()
 
     @classmethod
-    async def from_snapshot(cls, snapshot: RunSnapshot, *, run: UUID) -> AnswerCursor:
+    async def from_snapshot(cls, snapshot: RunSnapshot, *, run: UUID) -> "AnswerCursor":
         answer = cls(run, exchange=snapshot.exchange, n=snapshot.n or 0, label=snapshot.model)
         for piece in snapshot.pieces:
             await answer._add_piece(piece)

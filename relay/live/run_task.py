@@ -1,7 +1,5 @@
 """Runs of this process: the task that answers, the frames that it sends, and snapshots of runs."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +30,7 @@ MIN_RETRY_NOTICE = 2.0  # shorter waits for the next attempt are not shown: they
 
 
 _interval = {"until": 0.0, "seconds": MIN_INTERVAL}  # a cache for half a second
-local_tasks: dict[UUID, RunTask] = {}
+local_tasks: "dict[UUID, RunTask]" = {}
 MOST_READS = 5  # how often a run is read again that changes while it is read
 
 

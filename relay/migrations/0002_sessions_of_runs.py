@@ -1,7 +1,5 @@
 """Foreign keys from runs and queued messages to their sessions. Rows of sessions that are gone are removed first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import django.db.models.deletion

@@ -1,7 +1,5 @@
 """Runs (turns that are being answered) and queued messages, with their queries."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Collection, Iterable
 from uuid import UUID
@@ -25,14 +23,14 @@ INTERRUPTED = "Interrupted"
 
 
 class RunQuerySet(models.QuerySet["Run"]):
-    def running(self) -> RunQuerySet:
+    def running(self) -> "RunQuerySet":
         """Runs of all processes that have not ended."""
         return self.filter(ended_at=None)
 
-    def ended(self) -> RunQuerySet:
+    def ended(self) -> "RunQuerySet":
         return self.filter(ended_at__isnull=False)
 
-    def running_in(self, session_id: UUID) -> list[Run]:
+    def running_in(self, session_id: UUID) -> "list[Run]":
         """Oldest first."""
         return list(self.running().filter(session=session_id).order_by("started_at"))
 
@@ -137,12 +135,12 @@ class Run(models.Model):
 
 
 class QueuedMessageQuerySet(models.QuerySet["QueuedMessage"]):
-    def followers_of(self, session_id: UUID, leaf: int) -> list[QueuedMessage]:
+    def followers_of(self, session_id: UUID, leaf: int) -> "list[QueuedMessage]":
         """The queue of the conversation that ends at `leaf`, oldest first, without messages for other branches."""
         rows = self.filter(session=session_id).order_by("pk")
         return [row for row in rows if is_on_way(session_id, row.after, to=leaf)]
 
-    def sendable(self, session_id: UUID, leaf: int) -> list[QueuedMessage]:
+    def sendable(self, session_id: UUID, leaf: int) -> "list[QueuedMessage]":
         """The same without those that were refused."""
         return [row for row in self.followers_of(session_id, leaf) if not row.error]
 

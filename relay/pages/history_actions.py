@@ -52,7 +52,6 @@ def delete_many(request: HttpRequest) -> HttpResponse:
 
 
 def _note_rest(request: HttpRequest) -> None:
-    """Say how many of the selected sessions are beyond the limit of one request."""
     if (rest := len(request.POST.getlist("session")) - MOST_AT_ONCE) > 0:
         text = ngettext(
             "%(rest)d selected session is unchanged: at most %(most)d are changed at once. Repeat for the rest.",

@@ -5,8 +5,6 @@ The agent tree consists of sessions: each names the call of the session that ope
 have such trees, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -200,7 +198,7 @@ class Branch:
     session: Session
     is_current: bool
     is_answering: bool
-    below: tuple[Branch, ...] = ()
+    below: "tuple[Branch, ...]" = ()
 
     @property
     def count(self) -> int:

@@ -74,7 +74,6 @@ def _page(request: HttpRequest, *, name: str = "", checked: ConnectionTest | Non
 
 
 def _item(status: ProviderStatus, checked: ConnectionTest | None) -> dict[str, Any]:
-    """One provider as the page shows it, with the errors of a check, of the last call and of its list of models."""
     last_error, variable = status.provider.last_error, status.provider.endpoint.key_variable
     errors = {
         "check_error": checked.error if checked else None,

@@ -1,17 +1,11 @@
 """Amounts of use (requests, tokens, cost), the days in which they are counted, and prices of models by dated tables.
 
-Minutes are the clock's, counted since 1970. Days are those of PARLEY_TIME_ZONE, so that no user starts a new day by
-moving to another zone.
+Days are those of PARLEY_TIME_ZONE, so that no user starts a new day by moving to another zone. The operator's file
+(PARLEY_PRICES) comes first, then `prices_own.toml`, written by hand, then `prices.toml`, which `make prices` generates.
+Unknown models have a ceiling under a budget in money, because a budget that counts 0 does not hold.
 
-The operator's file (PARLEY_PRICES) comes first, then `prices_own.toml`, written by hand, then `prices.toml`, which
-`make prices` generates. Unknown models have a ceiling under a budget in money, because a budget that counts 0 does not
-hold. The cost of a call is written down once, so later prices do not change it.
-
-`input_tokens` includes cache reads and writes. Each token is paid for once: fresh input, cache reads, cache writes (for
-Anthropic those that last an hour cost more), and output, reasoning included.
+`input_tokens` includes cache reads and writes, and each token is paid for once.
 """
-
-from __future__ import annotations
 
 import time
 import tomllib
@@ -48,7 +42,7 @@ class Use(NamedTuple):
     tokens: int = 0
     cost: Decimal = Decimal(0)
 
-    def __add__(self, other: Use) -> Use:  # type: ignore[override]
+    def __add__(self, other: "Use") -> "Use":  # type: ignore[override]
         return Use(self.requests + other.requests, self.tokens + other.tokens, self.cost + other.cost)
 
     def __bool__(self) -> bool:

@@ -132,22 +132,16 @@ def check() -> None:
 
 
 def stream(session_id: str) -> None:
-    """An answer that grows until it is stopped."""
+    """An answer that grows until its process is killed."""
     session = Session.objects.get(pk=session_id)
     exchange = exchanges.open_exchange(session, owner=session.owner, after=session.head, model="model-1")
     print_json({"exchange": str(exchange.pk)})
     text = ""
-    while not Exchange.objects.get(pk=exchange.pk).stop_requested_at:
+    while True:
         text += "word "
         exchanges.note_partial(exchange.pk, model_output(text))
         exchanges.flush_partials()
         print_json({"flushed": text})
-    exchanges.finish(exchange, model_output(text), end_reason="stopped")
-    print_json({"ended": exchange.end_reason})
-
-
-def stop(exchange_id: str) -> None:
-    print_json(exchanges.request_stop(Exchange.objects.get(pk=exchange_id)))
 
 
 def sweep() -> None:
@@ -205,7 +199,7 @@ def serve() -> None:
 
 COMMANDS: dict[str, Callable[..., None]] = {
     command.__name__: command
-    for command in (begin, write_together, write_everything, survey, check, stream, stop, sweep, race_to_finish, serve)
+    for command in (begin, write_together, write_everything, survey, check, stream, sweep, race_to_finish, serve)
 }
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Plans of compression, made without a model: what is masked, summarised or kept. See docs/internals/compression.md."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
@@ -57,7 +55,7 @@ class SummarySpan:
     def covers(self, seq: int) -> bool:
         return self.first <= seq <= self.last
 
-    def oldest(self, tokens: int) -> SummarySpan:
+    def oldest(self, tokens: int) -> "SummarySpan":
         """The oldest turns or steps with at least that many tokens, or all of it."""
         taken = [0, *accumulate(cost for _, cost in self.groups)]
         count = sum(1 for before in taken[:-1] if before < tokens)

@@ -1,7 +1,5 @@
 """Anthropic Messages: results of parallel calls in one user message, signed thinking returned unchanged."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -30,8 +28,8 @@ class _Message(msgspec.Struct):
 
 class _Reply(msgspec.Struct):
     container: ObjectWithId | None = None
-    message: _Reply | None = None
-    delta: _Reply | None = None
+    message: "_Reply | None" = None
+    delta: "_Reply | None" = None
 
 
 def _container_ids(reply: _Reply) -> Iterator[str | None]:

@@ -1,7 +1,5 @@
 """Gemini generateContent: as many responses as calls, signatures on the parts that they belong to."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_type_hints
@@ -40,8 +38,8 @@ class _FileData(msgspec.Struct):
 class _Part(msgspec.Struct):
     fileData: _FileData | None = None  # noqa: N815
     file_data: _FileData | None = None
-    functionResponse: _Content | None = None  # noqa: N815
-    function_response: _Content | None = None
+    functionResponse: "_Content | None" = None  # noqa: N815
+    function_response: "_Content | None" = None
 
 
 class _Content(msgspec.Struct):
@@ -67,8 +65,8 @@ class _Request(msgspec.Struct):
     cachedContent: Cache | None = None  # noqa: N815
     cached_content: Cache | None = None
     tools: list[_Tool] | _Tool | None = None
-    generateContentRequest: _Request | None = None  # noqa: N815
-    generate_content_request: _Request | None = None
+    generateContentRequest: "_Request | None" = None  # noqa: N815
+    generate_content_request: "_Request | None" = None
 
 
 class GeminiApi(HttpApi):

@@ -1,7 +1,5 @@
 """OpenAI Responses: a flat list of items; reasoning comes before its followers, calls before their outputs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -46,7 +44,7 @@ class _Tool(msgspec.Struct):
     container: references.Container | None = None
     environment: references.Container | None = None
     input_image_mask: references.ContentBlock | None = None
-    tools: str | list[_Tool] | None = None
+    tools: "str | list[_Tool] | None" = None
 
 
 class _InputItem(_Item):

@@ -147,7 +147,6 @@ class ResponsesReplyWriter(ReplyWriter):
         return {}
 
     def _part_event(self, word: str, block: OpenBlock, text: str) -> bytes:
-        """The start or the end of the content of a message, or of a summary."""
         if self._prefix(block.first) == "msg":
             fields = {"content_index": 0, "part": _output_text(text)}
             return self._block_event(f"response.content_part.{word}", block, **fields)

@@ -1,14 +1,8 @@
 """Filters of the browse page: the query of a /history/ URL, and facets that count its values.
 
-Every state of the page is a URL, and no URL is an error. Several values of one filter mean any of them. Without words,
-and without a filter that only messages have, sessions are listed; otherwise messages are found.
-
-Facets count by source, key, owner, agent, model, tool and status. Only the newest few hundred results are counted, so
-the cost does not grow with the history; the page says when there are more. A facet with ticked values is counted
-without its own filter, so its other values can still be chosen.
+No URL is an error. Only the newest few hundred results are counted, so the cost does not grow with the history. A facet
+with ticked values is counted without its own filter, so its other values can be chosen.
 """
-
-from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -52,7 +46,7 @@ class BrowseQuery:
     before: str = ""
 
     @classmethod
-    def parse(cls, values: QueryDict) -> BrowseQuery:
+    def parse(cls, values: QueryDict) -> "BrowseQuery":
         several = {name: map(_clean, values.getlist(name)[:MOST_VALUES]) for name in MANY_VALUES}
         return cls(
             words=_clean(values.get("q", ""), limit=2_000),
@@ -78,7 +72,7 @@ class BrowseQuery:
         narrowing = (*(getattr(self, name) for name in MANY_VALUES), self.key, self.has_error, self.since, self.until)
         return sum(bool(value) for value in narrowing)
 
-    def without(self, name: str) -> BrowseQuery:
+    def without(self, name: str) -> "BrowseQuery":
         """The same without one filter: what its other values would find."""
         return replace(self, **{name: getattr(BrowseQuery(), name)})
 

@@ -4,8 +4,6 @@ The paths are the vendors' own (`HttpApi.paths`). Any other path is refused, bec
 of all keys share one account upstream. An operator can list further paths in the file of PARLEY_PROVIDERS.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from asyncio import AbstractEventLoop
@@ -46,7 +44,7 @@ class Address:
     def api(self) -> HttpApi:
         return DIALECTS[self.dialect].HTTP_API
 
-    def with_model(self, model: str) -> Address:
+    def with_model(self, model: str) -> "Address":
         if not self.model:
             return self
         path = self.api.path_for_model(self.path, model=model, verb=self.verb)

@@ -3,8 +3,6 @@
 Only the ids of the reply and of its own items count, because a caller can have the vendor repeat any text.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from history.dialects import DIALECTS
@@ -29,7 +27,7 @@ def stored_item_ids(reply: bytes) -> list[str]:
     return names
 
 
-def scanner_for(call: Call, dialect: str) -> IssuedIdScanner | None:
+def scanner_for(call: Call, dialect: str) -> "IssuedIdScanner | None":
     """None if a call of this kind leaves nothing at the vendor that a later call could refer to."""
     issued: IssuedIds | None = None
     if call.address.kind == "other":

@@ -1,12 +1,9 @@
-"""Ownership of references: a key may use only its own sessions, stored answers and items.
+"""Ownership of references: a key may use only its own sessions, stored answers and items. Others are not found.
 
-All others are answered as not found. Ids are noted as they pass by (`issued_ids`). Every process writes them to the
-database about once a second, so a process that has not seen an id asks there for a little longer than that. Things that
-replies do not give out (files, stores, prompts, caches) belong to no key. They are refused unless the operator lists
-the path where they are made: then all keys may use them.
-
-Only the upstream that gave an answer can continue it. If this process does not know which one that was, each is tried
-in turn: one that does not have it says so at once and without cost.
+Every process writes the ids that pass by (`issued_ids`) to the database about once a second, so a process that has not
+seen an id asks there for a little longer. Files, stores, prompts and caches belong to no key: they are refused unless
+the operator lists the path where they are made. Only the upstream that gave an answer can continue it. If this process
+does not know which one that was, each is tried in turn: one that does not have it says so at once.
 """
 
 import asyncio

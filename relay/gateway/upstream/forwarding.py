@@ -4,8 +4,6 @@ Each piece of a reply is passed on as soon as it is there, and the journal gets 
 event was delivered is complete, no matter which side closes the connection and when.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 from django.conf import settings
@@ -65,7 +63,7 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
         reply.response.close()
 
 
-async def _pass_on(reply: Reply, client: Client, recording: Recording, end: ReplyEnd) -> None:
+async def _pass_on(reply: Reply, client: Client, recording: Recording, end: "ReplyEnd") -> None:
     """The end is recorded before the last bytes are sent: a client that has all of a reply finds all of it recorded."""
     content = reply.response.content
     chunk = reply.first or await reply.next()

@@ -4,8 +4,6 @@ The reply of the last upstream is the caller's to read, an error too: its body a
 clients decide by them whether to try again. So no upstream is tried twice.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from asyncio import AbstractEventLoop
@@ -45,7 +43,7 @@ class Reply:
     loop: AbstractEventLoop
     response: Response
     first: bytes = b""
-    timeout: idle_timeout | None = None
+    timeout: "idle_timeout | None" = None
 
     @property
     def status(self) -> int:

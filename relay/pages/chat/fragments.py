@@ -231,5 +231,4 @@ def sidebar_row(session_id: UUID, view: View) -> str:
 
 
 def render_update(kind: str, **context: Any) -> SafeString:
-    """One small fragment of `chat/live/_update.html`."""
     return render_to_string("chat/live/_update.html", {"update": kind, **context})

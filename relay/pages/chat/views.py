@@ -78,7 +78,6 @@ async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
 @login_required
 @require_safe
 def edit_form(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
-    """The form that replaces a message on the page to edit it."""
     session = own_session(request, session_id)
     message = message_or_404(session, seq)
     if message.kind != ModelInput.kind:

@@ -5,8 +5,6 @@ notebooks are not listed. The list carries its state as `hx-vals`: each request 
 the search words and whether the archive is shown, and gets the same list back.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -163,7 +161,7 @@ class SidebarQuery:
     before: str = ""
 
     @classmethod
-    def of(cls, given: QueryDict) -> SidebarQuery:
+    def of(cls, given: QueryDict) -> "SidebarQuery":
         """Parse a request for the list, or from inside it."""
         return cls(
             words=words_of(given),

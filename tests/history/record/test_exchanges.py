@@ -171,18 +171,6 @@ def test_what_is_noted_after_the_end_is_ignored(ada: Any) -> None:
     assert [message.content for message in stored_answers(session)] == ["whole"]
 
 
-def test_a_stop_can_be_asked_for_while_it_runs_and_not_afterwards(ada: Any) -> None:
-    _, [exchange] = open_exchanges(ada)
-    assert exchanges.request_stop(exchange)
-    exchange.refresh_from_db()
-    first = exchange.stop_requested_at
-    assert first is not None
-    assert exchanges.request_stop(exchange)
-    exchanges.finish(exchange, None, end_reason="stopped")
-    assert exchange.stop_requested_at == first
-    assert not exchanges.request_stop(exchange)
-
-
 # The end.
 
 
@@ -448,18 +436,6 @@ def test_of_many_who_end_an_exchange_at_once_exactly_one_does(writers: Writers) 
         assert (outcome["winners"], outcome["end"], outcome["whole"]) == (1, "done", 1), outcome
         assert outcome["on_path"] == ["whole"], outcome
         assert outcome["halves"] <= 1, "the sweep may have come first, but only once"
-
-
-def test_a_stop_asked_for_in_one_process_is_seen_in_another(writers: Writers) -> None:
-    [session] = writers.run("begin", 1)
-    with writers.started("stream", session) as writer:
-        exchange = writers.next_line(writer)["exchange"]
-        assert writers.next_line(writer) == {"flushed": "word "}
-        assert writers.run("stop", exchange) is True
-        seen = writers.lines_to_the_end(writer)[-1]
-    assert seen == {"ended": "stopped"}
-    survey = writers.run("survey", session)
-    assert [row["status"] for row in survey["rows"]] == ["complete", "interrupted"]
 
 
 def test_a_killed_writer_leaves_exactly_one_interrupted_message(writers: Writers) -> None:
