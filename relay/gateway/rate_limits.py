@@ -8,6 +8,7 @@ ended: a key that has a few left may make one more call.
 import math
 import re
 import time
+from decimal import Decimal
 
 from django.conf import settings
 
@@ -85,6 +86,8 @@ async def reserve(call: Call, upstream: Upstream) -> None:
     if not found:
         return
     amount = await parse_apart(len(call.body), _estimate_most_use, call, upstream, found)
+    if upstream.is_plan:
+        amount = amount._replace(cost=Decimal(0))
     refusal = await budgets.reserve(payer, call.name, amount, found)
     if refusal is not None:
         raise (_used_up if refusal.is_used_up else _busy)(refusal.budget)

@@ -13,6 +13,7 @@ from django.conf import settings
 from history.dialects import DIALECTS, Switches
 from history.dialects.sse import FinalEventScanner, Finality
 from relay.errors import Cut
+from relay.gateway.call import logins
 from relay.gateway.call.calls import Call
 from relay.gateway.call.client import Client
 from relay.gateway.call.decompression import PlainReply
@@ -43,7 +44,7 @@ def make_request(call: Call, upstream: Upstream, endpoint: Endpoint) -> RawReque
     url = endpoint.url(address.path.removeprefix(api.version_in_base_url), model=upstream.model)
     if call.query:
         url += ("&" if "?" in url else "?") + call.query
-    own = endpoint.request_headers(NO_SWITCHES)
+    own = endpoint.request_headers(NO_SWITCHES) | logins.headers_for(call.login, endpoint, url)
     for name in api.default_headers:
         if name in call.headers and name not in endpoint.headers:
             own.pop(name, None)

@@ -78,6 +78,8 @@ class TranslatedRequest:
     def make(self, upstream: Upstream, endpoint: Endpoint) -> RawRequest:
         if self.is_forwarded_to(upstream):
             return forwarding.make_request(self.call, upstream, endpoint)
+        if upstream.is_plan:
+            raise Refusal("A call with a subscription login is never translated. Send the whole conversation.")
         options = replace(self.decoded.options, model=upstream.model, media=self.decoded.blobs.__getitem__)
         encoded = upstream.provider.request_for(context_of(self.decoded), options, self._notes)
         own = endpoint.request_headers(encoded.options.switches)
