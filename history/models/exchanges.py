@@ -16,7 +16,6 @@ from history.models.append_only import UndeletableModel, UndeletableQuerySet, gu
 from history.models.messages import Blob, Message
 from history.models.sessions import Session
 
-
 MOST_PRICE = Decimal(10**8)
 PLAN = "plan"  # `metadata["billing"]` of a call that the caller's own subscription pays
 

@@ -237,9 +237,9 @@ def _check_login(table: Table, start: Endpoint) -> None:
     """Nothing that would mix the operator's account with those of callers, or show a login to others."""
     for key in NOT_WITH_LOGINS:
         if key in table:
-            raise WrongProviders(f'has credentials = "caller" and {key}; leave one of them out')
+            raise WrongProviders(f'has credentials = "caller" and {key}; write one of them')
     if any(name.lower() in FORWARDED_HEADERS for name in table.get("headers", {})):
-        raise WrongProviders('has credentials = "caller" and a header for a login; leave the header out')
+        raise WrongProviders('has credentials = "caller" and a header for a login; write the file without this header')
     if not is_safe_for_logins(start.base_url):
         raise WrongProviders('has credentials = "caller" and a base_url without encryption; write one with https://')
 
