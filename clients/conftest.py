@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -83,10 +84,20 @@ def proxy() -> Iterator[ClosedProxy]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A data directory with a key in its database, to be copied; the key."""
+    folder = tmp_path_factory.mktemp("made")
+    variables = {"PARLEY_DATA_DIR": str(folder), "DATABASE_URL": f"sqlite:///{folder}/parley.sqlite3"}
+    migrated = run_manage("migrate", "--verbosity", "0", **variables)
+    assert migrated.returncode == 0, migrated.stderr
+    return folder, run_manage("shell", "--no-imports", "--command", MAKE_KEY, **variables).stdout.strip()
+
+
 @pytest.fixture
-def parley(vendor: Vendor, tmp_path: Path) -> Iterator[Parley]:
+def parley(vendor: Vendor, made: tuple[Path, str], tmp_path: Path) -> Iterator[Parley]:
     folder, log, file = tmp_path / "data", tmp_path / "server.log", tmp_path / "providers.toml"
-    folder.mkdir()
+    shutil.copytree(made[0], folder)
     file.write_text(PROVIDERS.format(url=vendor.url))
     variables = {
         "PARLEY_DATA_DIR": str(folder),
@@ -94,9 +105,6 @@ def parley(vendor: Vendor, tmp_path: Path) -> Iterator[Parley]:
         "PARLEY_PROVIDERS": str(file),
         "PARLEY_DEMO_MODEL": "off",
     }
-    migrated = run_manage("migrate", "--verbosity", "0", **variables)
-    assert migrated.returncode == 0, migrated.stderr
-    key = run_manage("shell", "--no-imports", "--command", MAKE_KEY, **variables).stdout.strip()
     port = free_port()
     with run_server(
         "uvicorn",
@@ -105,7 +113,7 @@ def parley(vendor: Vendor, tmp_path: Path) -> Iterator[Parley]:
         log=log,
         environment=clean_environment(**variables),
     ):
-        yield Parley(f"http://127.0.0.1:{port}", key, folder, log)
+        yield Parley(f"http://127.0.0.1:{port}", made[1], folder, log)
 
 
 @dataclass

@@ -12,10 +12,9 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any
 
-from autobahn.websocket.types import ConnectionDeny
 from daphne.http_protocol import HTTPFactory, WebRequest
 from daphne.server import Server as DaphneServer
-from daphne.ws_protocol import WebSocketProtocol
+from daphne.ws_protocol import ConnectionDeny, WebSocketProtocol
 from twisted.internet.defer import Deferred
 from twisted.web.http import HTTPChannel
 
