@@ -202,10 +202,8 @@ def make_codex(parley: Parley, proxy: ClosedProxy, folder: Path, *, key: str = "
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     login = {"auth_mode": "chatgpt", "OPENAI_API_KEY": None, "tokens": tokens, "last_refresh": now}
     (home / ".codex" / "auth.json").write_text(json.dumps(login))
-    text = printed_settings("Codex", parley, key=key).replace(
-        "requires_openai_auth = true", f"requires_openai_auth = true\n{more}"
-    )
-    (home / ".codex" / "config.toml").write_text(f'model = "{MODEL_OF_CODEX}"\n{text}\n')
+    text = printed_settings("Codex", parley, key=key)
+    (home / ".codex" / "config.toml").write_text(f'{text}\nmodel = "{MODEL_OF_CODEX}"\n{more}\n')
     return Client(program, home, proxy, {})
 
 

@@ -70,7 +70,7 @@ def test_codex_uses_its_login_and_parley_stores_nothing_of_it(
 
 
 def test_codex_tries_a_websocket_once(parley: Parley, vendor: Vendor, proxy: ClosedProxy, tmp_path: Path) -> None:
-    codex = make_codex(parley, proxy, tmp_path, more="supports_websockets = true")
+    codex = make_codex(parley, proxy, tmp_path, more="model_providers.parley.supports_websockets = true")
     done = codex.run("exec", "--skip-git-repo-check", "hi")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Played hello." in done.stdout

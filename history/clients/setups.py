@@ -28,31 +28,24 @@ unset ANTHROPIC_AUTH_TOKEN ANTHROPIC_API_KEY
 export ANTHROPIC_BASE_URL={url}
 export ANTHROPIC_CUSTOM_HEADERS='X-Parley-Key: {key}'
 export CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"""
+# Without headers of tables: lines of the user's own file that follow must not become part of a table.
 _CODEX = """\
 model_provider = "parley"
-
-[model_providers.parley]
-name = "Parley"
-base_url = "{url}/v1"
-wire_api = "responses"
-http_headers = { "X-Parley-Key" = "{key}" }"""
+model_providers.parley.name = "Parley"
+model_providers.parley.base_url = "{url}/v1"
+model_providers.parley.wire_api = "responses"
+model_providers.parley.http_headers = { "X-Parley-Key" = "{key}" }"""
 _CODEX_PLAN = """\
 model_provider = "parley"
+model_providers.parley.name = "Parley"
+model_providers.parley.base_url = "{url}/v1"
+model_providers.parley.wire_api = "responses"
+model_providers.parley.requires_openai_auth = true
+model_providers.parley.http_headers = { "X-Parley-Key" = "{key}" }
 check_for_update_on_startup = false
-
-[model_providers.parley]
-name = "Parley"
-base_url = "{url}/v1"
-wire_api = "responses"
-requires_openai_auth = true
-http_headers = { "X-Parley-Key" = "{key}" }
-
-[analytics]
-enabled = false
-
-[features]
-plugins = false
-apps = false"""
+analytics.enabled = false
+features.plugins = false
+features.apps = false"""
 _CODEX_FILE = "~/.codex/config.toml"
 
 SETUPS = (

@@ -25,6 +25,7 @@ MOST_WAITING = 256 * 1024
 TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 _Channel: Any = HTTPChannel  # Twisted's own has no types
+_Denied: Any = ConnectionDeny
 
 
 class Inbox:
@@ -214,7 +215,7 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]
         if self.refused_with and self.state == self.STATE_CONNECTING:
             handshake = self.__dict__.pop("handshake_deferred")
             reason = HTTPStatus(self.refused_with).phrase
-            handshake.errback(ConnectionDeny(code=self.refused_with, reason=reason))
+            handshake.errback(_Denied(code=self.refused_with, reason=reason))
             self.server.protocol_disconnected(self)
         else:
             super().serverReject()

@@ -34,7 +34,7 @@ async def answer_get(
     """False if the path is not one of these."""
     if path == ME:
         arrived = {"key": arrival.key_header, "login": arrival.has_login, "account": arrival.has_account}
-        answer = {**await _describe_key(key), "arrived": arrived}
+        answer: JsonObject = {**await _describe_key(key), "arrived": arrived}
     elif path in LISTS:
         answer = _list_models(guess_dialect(path, headers))
     elif path.startswith(tuple(f"{start}/" for start in LISTS)):

@@ -495,7 +495,7 @@ def test_a_call_of_a_plan_costs_nothing_and_says_its_list_price(
     assert call(relay, key).status == 200
     digest(relay)
     exchange = Exchange.objects.get()
-    assert (exchange.provider, exchange.cost) == ("plan", 0)
+    assert (exchange.provider, exchange.cost) == ("plan", Decimal(0))
     assert exchange.is_paid_by_plan
     assert exchange.list_price == Decimal("0.018")
     assert exchange.session is not None
@@ -536,7 +536,7 @@ def test_codex_gets_the_vendors_own_list_of_models_and_the_short_path(
     listed = b'{"models": [{"slug": "gpt-5", "display_name": "GPT-5"}]}'
     plan.says.extend([complete_reply(listed), complete_reply(json.dumps(RESPONSE).encode())])
     sent = {"authorization": f"Bearer {LOGIN}", "x_parley_key": key, "chatgpt_account_id": ACCOUNT}
-    answered = send_request(relay, "/v1/models?client_version=0.169.0", method="GET", **sent)
+    answered = send_request(relay, "/v1/models?client_version=0.169.0", b"", method="GET", **sent)
     assert (answered.status, answered.body) == (200, listed)
     assert send_request(relay, "/v1/responses", RESPONSES_BODY, **sent).json["id"] == RESPONSE["id"]
     assert [one.line for one in plan.heard] == [
@@ -546,7 +546,7 @@ def test_codex_gets_the_vendors_own_list_of_models_and_the_short_path(
     for one in plan.heard:
         assert (one.headers["authorization"], one.headers["chatgpt-account-id"]) == (f"Bearer {LOGIN}", ACCOUNT)
     assert not other.heard
-    assert "data" in send_request(relay, "/v1/models", method="GET", **sent).json
+    assert "data" in send_request(relay, "/v1/models", b"", method="GET", **sent).json
     assert "data" in send_request(relay, "/v1/models?client_version=0.169.0", method="GET", x_api_key=key).json
     assert len(plan.heard) == 2
 
@@ -572,7 +572,7 @@ def test_the_key_knows_which_credentials_arrived_and_the_limits_of_the_plan(
 
 def test_me_says_which_credentials_arrived(relay: RunningRelay, key: str) -> None:
     sent = {"authorization": f"Bearer {LOGIN}", "x_parley_key": key, "chatgpt_account_id": ACCOUNT}
-    me = send_request(relay, "/v1/me", method="GET", **sent)
+    me = send_request(relay, "/v1/me", b"", method="GET", **sent)
     assert me.json["arrived"] == {"key": "x-parley-key", "login": True, "account": True}
     assert LOGIN.encode() not in me.body
     assert send_request(relay, "/v1/me", method="GET", x_api_key=key).json["arrived"] == {
