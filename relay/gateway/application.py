@@ -200,7 +200,6 @@ async def _send_on(call: Call, client: Client) -> None:
         else:
             await count_tokens(call, client, recording)
     except ProviderError as error:
-        error.message = call.mask(error.message)
         await recording.end("timeout" if error.kind == "timeout" else "upstream_error", error=error.message)
         retry = (("retry-after", f"{error.retry_after:.0f}"),) if error.retry_after else ()
         raise Refusal(error.message, error.kind, headers=(*retry, *call.record_headers)) from None

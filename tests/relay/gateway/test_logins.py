@@ -31,7 +31,7 @@ from relay.providers import registry
 from relay.providers.base import Model, Rule, Target
 from relay.providers.http import HttpProvider
 from tests.relay_client import HI_BODY, Reply, RunningRelay, send_request
-from tests.vendors.raw_upstream import UPSTREAM_KEY, RawUpstream, complete_reply, raw_endpoint, streamed_reply
+from tests.vendors.raw_upstream import UPSTREAM_KEY, RawReply, RawUpstream, complete_reply, raw_endpoint, streamed_reply
 
 LOGIN = "sk-ant-oat01-invented-7f3c9a1b5d8e2046-AAAA"
 ACCOUNT = "0f5b8a52-1c77-4a55-9a3e-invented0001"
@@ -369,6 +369,10 @@ ECHOES = {
         headers=("content-type: application/json", "content-encoding: gzip"),
     ),
     "in a header that is not valid": complete_reply(b"", headers=(f"x-bad {LOGIN}",)),
+    "in a chunk that is not valid": RawReply(
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+        + f"1\r\n{{\r\n{LOGIN} {ACCOUNT}\r\n".encode()
+    ),
     "in a web page": complete_reply(f"<html>{LOGIN}".encode(), headers=("content-type: text/html",)),
     "in the limits": complete_reply(
         ANSWER, headers=("content-type: application/json", f"anthropic-ratelimit-unified-status: {LOGIN}")
