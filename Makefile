@@ -22,14 +22,18 @@ TEMPLATES = $(shell find templates -name '*.html')
 PIN := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --strip-extras --no-header \
 	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
+# The releases that docs/subscriptions.md names.
+CLAUDE_CODE ?= 2.1.326
+CODEX ?= 0.169.0
+
 # Only our own code is read, without the lines of each text: they change with every edit.
-MESSAGES = --locale zh_Hans --no-location --no-obsolete --no-wrap --ignore .venv --ignore data --ignore tests --ignore bench --ignore faults --ignore scripts --ignore docs
+MESSAGES = --locale zh_Hans --no-location --no-obsolete --no-wrap --ignore .venv --ignore data --ignore tests --ignore clients --ignore bench --ignore faults --ignore scripts --ignore docs
 
 # Many processes are started, and each would compile everything anew where somebody has switched this off.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run test check on-sqlite on-postgres in-browser live-on-postgres in-step format lint types contracts \
-	bench gfm faults dist messages prices requirements audit screenshots debian-packages clean
+	bench gfm faults clients dist messages prices requirements audit screenshots debian-packages clean
 
 help:
 	@echo "make run           install what is missing and serve on PORT (8000)"
@@ -40,6 +44,7 @@ help:
 	@echo "make gfm           compare Markdown with GitHub's specification in SPEC=<folder>"
 	@echo "make faults        outages and crashes (long)"
 	@echo "make dist          build the wheel into dist/"
+	@echo "make clients       run Claude Code and Codex from npm against a simulated vendor (needs npm)"
 	@echo "make messages      collect texts for translation, compile translations"
 	@echo "make screenshots   take the pictures of the README"
 	@echo "make prices        generate relay/usage/prices.toml from the package genai-prices"
@@ -109,6 +114,13 @@ faults: .venv/.dev
 # What to build with is installed from the pins, so nothing is downloaded into an environment of its own.
 dist: .venv/.dev
 	$(BIN)/python -m hatchling build --target wheel
+
+# Into a folder of their own. Without npm or its registry the tests are skipped by name.
+clients: .venv/.dev
+	@npm install --prefix artefacts/clients --no-save --no-audit --no-fund --loglevel=error \
+		@anthropic-ai/claude-code@$(CLAUDE_CODE) @openai/codex@$(CODEX) \
+		|| echo "Not installed: Claude Code and Codex. They need npm and its registry." >&2
+	$(BIN)/pytest clients -rs
 
 messages: .venv/.dev debian-packages
 	$(BIN)/python manage.py makemessages $(MESSAGES)

@@ -66,6 +66,9 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         # Before anything else, because it needs the `receive` and `send` of the server itself.
         await http(scope, receive, paced(send))
         return
+    if scope["type"] == "websocket" and gateway.serves(scope["path"]):
+        await gateway.refuse_socket(scope, receive, send)
+        return
     if scope["type"] == "websocket":
         send = paced_socket(send)
         receive = limit_frames(receive, send)

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet
+from django.db.models.fields.json import KT
 from django.db.models.functions import Left
 from django.http import HttpRequest
 from django.urls import reverse
@@ -17,7 +18,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _
 from django_stubs_ext import StrPromise
 
 from history.access.permissions import Purpose, can_access_others, rows_for
@@ -26,6 +27,7 @@ from history.admin.base import LongListAdmin, M, ReadOnly, recent, session_link
 from history.entries import JsonObject
 from history.markdown import render
 from history.models import Exchange, Message, ToolCall
+from history.models.exchanges import PLAN, read_list_price
 from history.search import SessionQuery
 from history.search.finding import find_newest
 from history.templatetags.transcripts import dollars, duration, end_reason_text, recognition_label, thousands
@@ -160,7 +162,7 @@ class ToolCallAdmin(ReadingAdmin[ToolCall]):
 
 
 TEXTS = ("partial", "inputs", "metadata", "error", "session__metadata")
-CALL_FIELDS = ("path", "helper", "attempts", "status_code", "tokens", "usage", "estimated", "shown_cost")
+CALL_FIELDS = ("path", "helper", "attempts", "status_code", "tokens", "usage", "estimated", "shown_cost", "billing")
 DASH = "–"
 
 
@@ -173,7 +175,7 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
     """Texts are in the messages. End and cost come first: a narrow window shows the beginning of each row."""
 
     list_display = (
-        "started", "end_reason", "status_code", "shown_cost", "took", "tokens",
+        "started", "end_reason", "status_code", "shown_cost", "billing", "took", "tokens",
         "asked_by", "model", "shown_session", "provider", "owner",
     )  # fmt: skip
     list_select_related = ("owner", "session", "api_key")
@@ -194,12 +196,23 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
     )
     readonly_fields = (
         *("shown_session", "recognised", "started_in_full", "ended_in_full", "took", "ended_how", "path", "helper"),
-        *("tokens", "estimated", "shown_cost", "program", "upstreams", "earlier_tries", "translated_to", "not_carried"),
+        *(
+            "tokens",
+            "estimated",
+            "shown_cost",
+            "billing",
+            "program",
+            "upstreams",
+            "earlier_tries",
+            "translated_to",
+            "not_carried",
+        ),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Exchange]:
         """Also exchanges without a session, for viewers who may list all sessions."""
-        return rows_for(request.user, Purpose.LIST, Exchange.objects.defer(*TEXTS)).order_by("-started_at", "-id")
+        rows = Exchange.objects.defer(*TEXTS).annotate(billed=KT("metadata__billing"), price=KT("metadata__list_price"))
+        return rows_for(request.user, Purpose.LIST, rows).order_by("-started_at", "-id")
 
     def get_fieldsets(self, request: HttpRequest, obj: Exchange | None = None) -> Any:
         """Show the heartbeat of a running call. A relayed call has none: the journal knows whether it runs."""
@@ -236,7 +249,16 @@ class ExchangeAdmin(LongListAdmin[Exchange]):
         return thousands(exchange.estimated_tokens) if exchange.estimated_tokens else DASH
 
     asked_by = admin.display(lambda _self, call: call.api_key.name if call.api_key else DASH, description=_("API key"))
+
     shown_cost = admin.display(lambda _self, exchange: dollars(exchange.cost), description=_("cost"))
+
+    @admin.display(description=_("billing"))
+    def billing(self, exchange: Any) -> str:
+        """By annotations: the rest of the metadata may be long."""
+        if exchange.billed != PLAN:
+            return DASH
+        price = read_list_price({"list_price": exchange.price})
+        return gettext("plan") if price is None else gettext("plan, list price %(price)s") % {"price": dollars(price)}
 
     path = metadata_column("path", _("path"))
     helper = metadata_column("helper", _("side call"))

@@ -231,6 +231,12 @@ class ExchangeSerializer(PlainSerializer):
     error = serializers.SerializerMethodField(help_text="The provider's error message; null if you may not read it.")
     usage = serializers.DictField()
     cost = serializers.DecimalField(max_digits=14, decimal_places=6)
+    billing = serializers.SerializerMethodField(
+        help_text="`plan`: the caller's own subscription pays, and the cost is 0. `metered`: the cost counts."
+    )
+    list_price = serializers.SerializerMethodField(
+        help_text="What a call under a plan would have cost at list price, if that is known; else null."
+    )
     history_version = serializers.IntegerField(help_text="Version of the session that the request was built from.")
     renderer_version = serializers.CharField()
     request_hash = serializers.CharField()
@@ -239,6 +245,13 @@ class ExchangeSerializer(PlainSerializer):
         help_text="Known facts of a relayed call: the program (client), the kind of a side call (helper), "
         "the dialect that it was translated to, losses, providers tried (upstream), earlier attempts (retried)."
     )
+
+    def get_billing(self, exchange: Exchange) -> str:
+        return "plan" if exchange.is_paid_by_plan else "metered"
+
+    def get_list_price(self, exchange: Exchange) -> str | None:
+        price = exchange.list_price
+        return None if price is None else f"{price:.6f}"
 
     def get_relay(self, exchange: Exchange) -> dict[str, Any]:
         return facts_of(exchange, may_read=self.context["may_read"])

@@ -66,21 +66,6 @@ _TURN_SIDE_CALLS = {
     ("thread_source", "memory_consolidation"): "memory_consolidation",
 }
 
-# Environment variables that point a program at this server.
-ENVIRONMENTS = {
-    "Claude Code": {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_AUTH_TOKEN": "{key}"},
-    "Gemini CLI, Google GenAI SDK": {"GOOGLE_GEMINI_BASE_URL": "{url}", "GEMINI_API_KEY": "{key}"},
-    "aider": {"OPENAI_API_BASE": "{url}/v1", "OPENAI_API_KEY": "{key}"},
-    "OpenAI SDK": {"OPENAI_BASE_URL": "{url}/v1", "OPENAI_API_KEY": "{key}"},
-    "Anthropic SDK": {"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{key}"},
-}
-
-
-def environment_of(client: str, *, url: str, key: str) -> str:
-    variables = ENVIRONMENTS[client].items()
-    return "\n".join(f"export {name}={value.format(url=url, key=key)}" for name, value in variables)
-
-
 # Recognition by the headers of a request; their names are lower case.
 
 

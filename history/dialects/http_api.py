@@ -73,6 +73,8 @@ class HttpApi:
     final_event: ClassVar[re.Pattern[bytes]]
 
     models_path: ClassVar[str] = "/models"
+    # Matches reply headers with the limits of an account or a subscription.
+    limit_headers: ClassVar[re.Pattern[str]] = re.compile(r"x-ratelimit-")
     # Other dialects that servers of this one often accept, and the path to test it.
     probe_paths: ClassVar[Mapping[str, str]] = EMPTY
 
@@ -96,6 +98,10 @@ class HttpApi:
 
     def wants_stream_usage(self, request: JsonObject) -> bool:
         return True
+
+    def wants_own_model_list(self, query: str) -> bool:
+        """Whether a client of this vendor expects a list of models in a form that only the vendor can give."""
+        return False
 
     def wants_array(self, query: str) -> bool:
         """Whether the client expects its stream as one JSON array instead of server-sent events."""

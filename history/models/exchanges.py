@@ -1,6 +1,8 @@
 """Exchanges (calls to a model), earlier tries of them and token calibration."""
 
 import uuid
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any, Self
 
 from django.conf import settings
@@ -13,6 +15,18 @@ from history.models.access import ApiKey
 from history.models.append_only import UndeletableModel, UndeletableQuerySet, guard_links
 from history.models.messages import Blob, Message
 from history.models.sessions import Session
+
+MOST_PRICE = Decimal(10**8)
+PLAN = "plan"  # `metadata["billing"]` of a call that the caller's own subscription pays
+
+
+def read_list_price(metadata: Mapping[str, Any]) -> Decimal | None:
+    """The list price beside a cost of 0. An imported file may have anything there."""
+    try:
+        price = Decimal(str(metadata.get("list_price", "")))
+    except InvalidOperation:
+        return None
+    return price if price.is_finite() and 0 < price < MOST_PRICE else None
 
 
 class ExchangeQuerySet(UndeletableQuerySet["Exchange"]):
@@ -77,6 +91,18 @@ class Exchange(UndeletableModel):
             # Includes the session (always null): without it SQLite walks all calls that have no session.
             models.Index(fields=["session", "ended_at"], name="exchange_loose", condition=Q(session__isnull=True)),
         ]
+
+    @property
+    def is_paid_by_plan(self) -> bool:
+        """Whether the caller's own subscription paid for it, so that it cost nothing here."""
+        return bool(self.metadata.get("billing") == PLAN)
+
+    @property
+    def list_price(self) -> Decimal | None:
+        """What it would have cost; None if it is not paid by a plan, or if no price is known."""
+        if not self.is_paid_by_plan:
+            return None
+        return read_list_price(self.metadata)
 
     def __str__(self) -> str:
         return f"{self.model or '–'}, {timezone.localtime(self.started_at):%Y-%m-%d %H:%M:%S}"

@@ -7,10 +7,13 @@ from itertools import groupby
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.db.models import Q
+
 from history.entries.kinds import CONVERSATION, KINDS, Entry, ModelInput, ModelOutput, Summary, ToolResults
 from history.entries.values import Part, Reasoning, Text, ToolRequest, ToolResult
 from history.errors import NoSuchEntry
 from history.models import Exchange, Message, Session
+from history.models.exchanges import PLAN
 from history.record import paths
 from history.record.selectors import PAGE, Page, messages_of
 from history.text import has_visible_text
@@ -57,6 +60,8 @@ class TranscriptEntry:
     versions: Sequence[int] = ()
     notes: "list[TranscriptEntry]" = field(default_factory=list)
     cost: Decimal | None = None
+    list_price: Decimal | None = None  # of an answer that the caller's own subscription paid
+    is_paid_by_plan: bool = False
     is_retracted: bool = False  # a summary that was retracted
     is_newest: bool = False  # the last entry: its calls may still get their results
     is_answered_unkept: bool = False  # its answer was not recorded
@@ -244,7 +249,7 @@ def _shown(session: Session, messages: Sequence[Message], place: TranscriptPosit
     retracted = paths.retracted_in(session.pk) if has_summary else set()
     for row in rows:
         row.versions = versions.get(row.message.parent_seq, ())
-        row.cost = costs.get(row.message.pk)
+        row.cost, row.is_paid_by_plan, row.list_price = costs.get(row.message.pk, (None, False, None))
         row.is_retracted = row.message.seq in retracted
     by_seq = {row.message.seq: row for row in rows}
     for note, entry in zip(notes, entries[len(messages) :], strict=True):
@@ -279,10 +284,16 @@ def _link_opened_sessions(session: Session, rows: Sequence[TranscriptEntry]) -> 
         call.opened = opened.get((name, seq)) or opened.get((name, None))
 
 
-def _costs(messages: Sequence[Message]) -> dict[int | None, Decimal]:
+def _costs(messages: Sequence[Message]) -> dict[int | None, tuple[Decimal | None, bool, Decimal | None]]:
+    """Known costs of calls to models, by the answer: the cost, whether a subscription paid, and its list price."""
     answers = [message.pk for message in messages if message.kind == ModelOutput.kind]
-    paid = Exchange.objects.filter(message_id__in=answers, cost__gt=0).order_by()
-    return dict(paid.values_list("message_id", "cost")) if answers else {}
+    if not answers:
+        return {}
+    paid = Exchange.objects.filter(Q(cost__gt=0) | Q(metadata__billing=PLAN), message_id__in=answers).order_by()
+    return {
+        call.message_id: (call.cost or None, call.is_paid_by_plan, call.list_price)
+        for call in paid.only("message_id", "cost", "metadata")
+    }
 
 
 def _rows(messages: Sequence[Message], entries: Sequence[Entry], place: TranscriptPosition) -> list[TranscriptEntry]:

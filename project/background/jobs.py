@@ -42,6 +42,7 @@ JOBS: list[Job] = [
     Job("count what keys use", "relay.usage.counters.sync", every=0.4, at_end=True),
     Job("end calls of revoked keys", "relay.gateway.call.cancellation.end_revoked", every=0.5),
     Job("note issued answers", "relay.gateway.references.ownership.flush_issued_ids", every=1, at_end=True),
+    Job("note arrived credentials", "relay.gateway.arrivals.flush_arrivals", every=1, at_end=True),
     Job("tidy counts of keys", "relay.usage.tables.delete_expired", every=300, once_per="installation"),
     Job("say how this process fares", f"{_STATS}.write_stats", every=2, stop=f"{_STATS}.stop_stats"),
     Job("digest the relay's journal", f"{_DIGEST}.keep_running", every=0.1, once_per="host", stop=f"{_DIGEST}.stop"),

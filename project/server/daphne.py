@@ -9,11 +9,12 @@ Import it only to serve: Daphne installs Twisted's reactor. Names in camel case 
 
 import asyncio
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from daphne.http_protocol import HTTPFactory, WebRequest
 from daphne.server import Server as DaphneServer
-from daphne.ws_protocol import WebSocketProtocol
+from daphne.ws_protocol import ConnectionDeny, WebSocketProtocol
 from twisted.internet.defer import Deferred
 from twisted.web.http import HTTPChannel
 
@@ -24,6 +25,7 @@ MOST_WAITING = 256 * 1024
 TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 _Channel: Any = HTTPChannel  # Twisted's own has no types
+_Denied: Any = ConnectionDeny
 
 
 class Inbox:
@@ -191,6 +193,7 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]
     """Limits size and number of client messages. Autobahn would apply the size limit to ours too."""
 
     maxMessagePayloadSize: int  # noqa: N815
+    refused_with = 0
 
     def serverSend(self, content: Any, binary: bool = False) -> None:  # noqa: N802
         limit, self.maxMessagePayloadSize = self.maxMessagePayloadSize, 0
@@ -198,6 +201,24 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]
             super().serverSend(content, binary)
         finally:
             self.maxMessagePayloadSize = limit
+
+    def handle_reply(self, message: Any) -> None:
+        """Daphne answers every refused handshake with 403. Here the application may name another status."""
+        if message["type"] == "websocket.http.response.start":
+            self.refused_with = message["status"]
+        elif message["type"] == "websocket.http.response.body":
+            self.serverReject()
+        else:
+            super().handle_reply(message)
+
+    def serverReject(self) -> None:  # noqa: N802
+        if self.refused_with and self.state == self.STATE_CONNECTING:
+            handshake = self.__dict__.pop("handshake_deferred")
+            reason = HTTPStatus(self.refused_with).phrase
+            handshake.errback(_Denied(code=self.refused_with, reason=reason))
+            self.server.protocol_disconnected(self)
+        else:
+            super().serverReject()
 
     def connectionMade(self) -> None:  # noqa: N802
         self.meter = FrameMeter()
@@ -222,6 +243,7 @@ class Server(DaphneServer):  # type: ignore[misc]
     def create_application(self, protocol: Any, scope: Any) -> Any:
         """Give requests an `Inbox`. Sockets keep the queue of Daphne."""
         if not isinstance(protocol, Request):
+            scope.setdefault("extensions", {"websocket.http.response": {}})
             return super().create_application(protocol, scope)
         if protocol not in self.connections:
             return None

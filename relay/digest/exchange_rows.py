@@ -15,6 +15,7 @@ from relay.digest.calls import NO_COST, CallPlan, RecordedAnswer
 from relay.digest.recognisers.retries import NAMED, TRY, cost_of_tries, session_name
 from relay.gateway.journal.records import CallEnded
 from relay.gateway.replies import COUNTS
+from relay.gateway.routes import PLAN
 from relay.usage import prices
 
 HELPER = "helper"  # the kind of side call that an exchange is
@@ -94,7 +95,25 @@ def request_metadata(plan: CallPlan) -> JsonDict:
 
 
 def cost_of(plan: CallPlan) -> Decimal:
-    """The cost that was counted when the call ended, or at the price of that day."""
+    """The cost of the call; nothing if the caller's own subscription pays."""
+    return NO_COST if _is_paid_by_plan(plan) else _price_of(plan, "cost")
+
+
+def _is_paid_by_plan(plan: CallPlan) -> bool:
+    ended, record = plan.call.ended, plan.request.record
+    return (ended.metadata.get("billing", record.billing) if ended else record.billing) == PLAN
+
+
+def _billing(plan: CallPlan) -> JsonDict:
+    """For a call that a subscription pays, what it would have cost at list price."""
+    if not _is_paid_by_plan(plan):
+        return {}
+    price = _price_of(plan, "list_price")
+    return {"billing": PLAN} | ({"list_price": str(price)} if price else {})
+
+
+def _price_of(plan: CallPlan, name: str) -> Decimal:
+    """As it was counted when the call ended, or at the price of that day."""
     ended, answer = plan.call.ended, plan.answer
     if ended is None:
         return NO_COST
@@ -104,7 +123,7 @@ def cost_of(plan: CallPlan) -> Decimal:
             return NO_COST
         return prices.cost_of(answer.usage, provider=upstream.provider, model=upstream.model, on=day)
     try:
-        return Decimal(str(ended.metadata.get("cost", 0)))
+        return Decimal(str(ended.metadata.get(name, 0)))
     except InvalidOperation:
         return NO_COST
 
@@ -156,9 +175,9 @@ def _ending_metadata(plan: CallPlan, ended: CallEnded, answer: RecordedAnswer) -
     others = {
         name: redact_name(plan, value) if isinstance(value, str) else value
         for name, value in ended.metadata.items()
-        if name not in ("cost", "model", "dialect")
+        if name not in ("cost", "list_price", "billing", "model", "dialect")
     }
     if "dialect" in ended.metadata:
         dialect = str(ended.metadata["dialect"])
         others["translated_to"] = dialect if dialect != plan.request.record.dialect else ""
-    return others | {name: value for name, value in facts.items() if value}
+    return others | _billing(plan) | {name: value for name, value in facts.items() if value}

@@ -12,10 +12,11 @@ from django.conf import settings
 
 from history.access.key_cache import ApiKeyError
 from history.answers.events import ErrorKind
+from history.dialects import DIALECTS
 from relay.errors import ProviderError
-from relay.gateway import models_endpoint, rate_limits, routes
-from relay.gateway.call import bodies, calls, cancellation, errors, session_ids
-from relay.gateway.call.authentication import authenticate, without_key
+from relay.gateway import arrivals, models_endpoint, rate_limits, routes
+from relay.gateway.call import bodies, calls, cancellation, errors, logins, session_ids
+from relay.gateway.call.authentication import authenticate, find_key, without_key
 from relay.gateway.call.calls import Address, Call, new_exchange_id
 from relay.gateway.call.cancellation import CallCancellation
 from relay.gateway.call.client import Client
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 MOUNTED = ("/v1/", "/v1beta/")
 MOST_REFERENCES = 2_000
+NO_SOCKETS = b"The relay has no websockets. Use POST.\n"
 
 
 def serves(path: str) -> bool:
@@ -65,14 +67,37 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         client.close()
 
 
+async def refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
+    """Clients that try a websocket first call by POST at once after a 426; after a 403 or 404 they try seven times."""
+    await receive()
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close"})  # the server answers 403
+        return
+    headers = [
+        (b"content-type", b"text/plain"),
+        (b"upgrade", b"http/1.1"),
+        (b"content-length", b"%d" % len(NO_SOCKETS)),
+    ]
+    await send({"type": "websocket.http.response.start", "status": 426, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": NO_SOCKETS})
+
+
 async def _answer(scope: Scope, decoded: RequestHeaders, receive: Receive, client: Client, exchange: UUID) -> None:
     headers, query = dict(decoded.pairs), scope["query_string"].decode("latin-1")
     try:
-        key = await authenticate(headers, query)
+        key_header, secret = find_key(headers, query)
+        key = await authenticate(secret)
     except ApiKeyError as error:
-        raise errors.key_refusal(error) from None
+        raise errors.key_refusal(error, is_beside_login=logins.has_vendor_credential(headers)) from None
     method, path = scope["method"], scope["path"]
-    if method == "GET" and await models_endpoint.answer_get(path, headers, key, client, exchange):
+    login = logins.read_login(headers)
+    arrival = arrivals.note_arrival(key, key_header, login, headers)
+    model_list = _address_of_model_list(method, path, query) if login is not None else None
+    if (
+        model_list is None
+        and method == "GET"
+        and await models_endpoint.answer_get(path, headers, key, client, exchange, arrival=arrival)
+    ):
         return
     raw = scope.get("raw_path") or b""
     call = Call(
@@ -87,12 +112,23 @@ async def _answer(scope: Scope, decoded: RequestHeaders, receive: Receive, clien
         headers=headers,
         peer=(scope.get("client") or ("",))[0],
         key=key,
-        address=calls.find_address(method, path, raw) or _listed_address(method, path, raw, headers),
+        login=login,
+        is_model_list=model_list is not None,
+        address=model_list or calls.find_address(method, path, raw) or _listed_address(method, path, raw, headers),
     )
     cancellation.check_not_stopping()
     async with rate_limits.Admission(call):
         await _read_body(call, receive)
         await _send_on(call, client)
+
+
+def _address_of_model_list(method: str, path: str, query: str) -> Address | None:
+    """The list of models that a plan gives its own clients, who read more of it than others."""
+    if method != "GET" or path != "/v1/models":
+        return None
+    wanting = (name for name, one in DIALECTS.items() if one.HTTP_API.wants_own_model_list(query))
+    dialect = next((name for name in wanting if routes.find_plan(name) is not None), "")
+    return Address(dialect=dialect, kind="other", path=path) if dialect else None
 
 
 def _listed_address(method: str, path: str, raw: bytes, headers: dict[str, str]) -> Address:
@@ -149,7 +185,9 @@ async def _send_on(call: Call, client: Client) -> None:
         upstreams = await ownership.upstreams_with_references(call, upstreams)
     if ownership.continued_id(call):
         await continuations.attach_earlier(call, upstreams)
-    await rate_limits.reserve(call, upstreams[0])
+    if call.earlier is not None:  # a conversation of ours can only be sent in a translated request
+        upstreams = [one for one in upstreams if not one.is_plan] or upstreams
+    await rate_limits.reserve(call, next((one for one in upstreams if not one.is_plan), upstreams[0]))
     recording = Recording(call)
     recording.accept(upstreams[0])
     cancelling = CallCancellation(client.loop, call.key.pk)
@@ -176,6 +214,8 @@ async def _send_on(call: Call, client: Client) -> None:
             raise
         if reason and not client.has_begun:
             kind: ErrorKind = "authentication" if reason == cancellation.REVOKED else "overloaded"
+            if kind == "authentication" and logins.has_vendor_credential(call.headers):
+                kind = "permission"
             raise Refusal(reason, kind, headers=call.record_headers) from None
         if reason:
             client.cut()

@@ -12,6 +12,7 @@ from history.dialects.http_api import ListedModel
 from history.dialects.json_access import as_bytes
 from history.entries import JsonObject
 from history.models import ApiKey
+from relay.gateway.arrivals import Arrival
 from relay.gateway.call.calls import guess_dialect
 from relay.gateway.call.client import Client
 from relay.gateway.call.errors import model_not_found
@@ -27,10 +28,13 @@ ME = "/v1/me"
 LISTS = ("/v1/models", "/v1beta/models")
 
 
-async def answer_get(path: str, headers: Mapping[str, str], key: ApiKey, client: Client, exchange: UUID) -> bool:
+async def answer_get(
+    path: str, headers: Mapping[str, str], key: ApiKey, client: Client, exchange: UUID, *, arrival: Arrival
+) -> bool:
     """False if the path is not one of these."""
     if path == ME:
-        answer = await _describe_key(key)
+        arrived = {"key": arrival.key_header, "login": arrival.has_login, "account": arrival.has_account}
+        answer: JsonObject = {**await _describe_key(key), "arrived": arrived}
     elif path in LISTS:
         answer = _list_models(guess_dialect(path, headers))
     elif path.startswith(tuple(f"{start}/" for start in LISTS)):

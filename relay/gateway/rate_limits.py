@@ -7,6 +7,7 @@ more call.
 
 import math
 import time
+from decimal import Decimal
 
 from django.conf import settings
 
@@ -81,7 +82,10 @@ async def reserve(call: Call, upstream: Upstream) -> None:
     found = budgets.budgets_of(payer) if call.is_limited and call.address.kind != "count" else []
     if not found:
         return
-    refusal = await budgets.reserve(payer, call.name, await _estimate_most_use(call, upstream, found), found)
+    amount = await _estimate_most_use(call, upstream, found)
+    if upstream.is_plan:
+        amount = amount._replace(cost=Decimal(0))
+    refusal = await budgets.reserve(payer, call.name, amount, found)
     if refusal is not None:
         raise (_used_up if refusal.is_used_up else _busy)(refusal.budget)
 

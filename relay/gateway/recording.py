@@ -18,7 +18,9 @@ from history.models import ApiKey
 from history.record import counters
 from relay.gateway import rate_limits
 from relay.gateway.call.calls import Call
+from relay.gateway.call.decompression import PlainReply
 from relay.gateway.call.headers import Pairs
+from relay.gateway.call.logins import LoginMask
 from relay.gateway.journal.records import CallAccepted, CallEnded, without_credentials
 from relay.gateway.journal.writer import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.journal_settings import journal_folder, most_bytes
@@ -70,13 +72,19 @@ class Recording:
     is_recorded: bool = False
     is_counted_here: bool = False
     is_assumed_price: bool = False
+    list_price: Decimal = Decimal(0)
     _has_ended: bool = False
     _fallback: dict[str, str] = field(default_factory=dict)
+    _mask: LoginMask | None = None
+    _plain: PlainReply | None = None  # of a compressed reply that is masked
 
     def accept(self, upstream: Upstream) -> None:
         call, self.upstream = self.call, upstream
+        if call.login is not None:
+            self._mask = LoginMask(call.login.texts)
         if call.recording != OFF:
-            self.is_recorded = self.journal.accept(_accepted(call, upstream), call.body)
+            body = call.body if call.login is None else call.login.mask_bytes(call.body)
+            self.is_recorded = self.journal.accept(_accepted(call, upstream), body)
         kind = call.address.kind
         if kind == "chat":
             self.is_counted_here = not self.is_recorded or call.is_limited or call.recording in WITHOUT_REPLIES
@@ -91,20 +99,37 @@ class Recording:
     def set_upstream(self, upstream: Upstream) -> None:
         """Another upstream answered than the first one: its dialect and its prices count."""
         self.upstream = upstream
-        self._fallback = {"provider": upstream.provider.name, "model": upstream.model, "dialect": upstream.dialect}
+        self._fallback = {
+            "provider": upstream.provider.name,
+            "model": self.call.mask(upstream.model),
+            "dialect": upstream.dialect,
+        }
+        self._fallback["billing"] = upstream.billing
         self.copy = self.copy or ReplyCopy()
         self.issued_ids = scanner_for(self.call, upstream.dialect)
 
     def set_encoding(self, encoding: str) -> None:
         """The upstream was asked for plain bytes and compresses all the same."""
+        if self._mask is not None:  # compressed bytes cannot be masked: the record gets them decompressed
+            self._plain = PlainReply(encoding, most=MOST_PLAIN)
+            return
         self.encoding = encoding
         if self.issued_ids is not None:
             self.issued_ids.decompress(encoding)
 
     def add(self, chunk: bytes) -> None:
-        """Bytes of the reply as the upstream sent them."""
-        if not self.size:
+        """Bytes of the reply as the upstream sent them; without the caller's login, if there is one."""
+        if self.first_byte_at is None:
             self.first_byte_at = time.time()
+        if self._mask is None:
+            self._add(chunk)
+            return
+        for piece in (chunk,) if self._plain is None else self._plain.pieces(chunk):
+            self._add(self._mask.feed(piece))
+
+    def _add(self, chunk: bytes) -> None:
+        if not chunk:
+            return
         self.size += len(chunk)
         if self.copy is not None:
             self.copy.add(chunk)
@@ -118,6 +143,8 @@ class Recording:
     ) -> None:
         if self._has_ended:
             return
+        if self._mask is not None:
+            self._add(self._mask.close())
         is_used = self.size > 0 and status < 400 and self.call.address.kind != "count"
         if is_used and self.is_counted_here:
             await self._try_to_count(is_done=reason == "done")
@@ -131,12 +158,18 @@ class Recording:
         if self.usage is not None:
             usage_hint = {name: getattr(self.usage, name) for name in ("source", *COUNTS)}
             metadata["cost"] = str(self.cost)
+            if self.list_price:
+                metadata["list_price"] = str(self.list_price)
             if self.is_assumed_price:
                 metadata["price"] = "assumed"
         if self.call.recording == NO_REPLIES and self.copy is not None and (name := read_answer_id(self.beginning)):
             metadata["reply_id"] = name
         # Of a reply whose client left in the middle of it, the encoding is all that must be known.
         of_encoding = [("content-encoding", self.encoding)] if self.encoding else []
+        call = self.call
+        if call.login is not None:
+            headers = call.login.mask_pairs([pair for pair in headers or () if pair[0] != "content-encoding"])
+            error = call.mask(error)
         self.journal.end(
             CallEnded(
                 exchange=self.call.exchange,
@@ -183,8 +216,11 @@ class Recording:
         if upstream is not None and self.usage is not None:
             name, model = upstream.provider.name, upstream.model
             has_money_budget = rate_limits.has_money_budget(call)
-            self.cost = cost_of(self.usage, provider=name, model=model, has_money_budget=has_money_budget)
-            self.is_assumed_price = has_money_budget and price_of(provider=name, model=model) is None
+            if upstream.is_plan:
+                self.list_price = cost_of(self.usage, provider=name, model=model)
+            else:
+                self.cost = cost_of(self.usage, provider=name, model=model, has_money_budget=has_money_budget)
+                self.is_assumed_price = has_money_budget and price_of(provider=name, model=model) is None
             tokens = self.usage.input_tokens + self.usage.output_tokens
             usage_counters.note(call.key, tokens, self.cost)
             call.spent = Use(0, tokens, self.cost)
@@ -201,15 +237,13 @@ def _accepted(call: Call, upstream: Upstream) -> CallAccepted:
         dialect=call.address.dialect,
         kind=call.address.kind,
         method=call.method,
-        path=call.path,
-        query="" if is_bare else call.query,
+        path=call.mask(call.path),
+        query="" if is_bare else call.mask(call.query),
         # Without bodies: only the client program and the number of its retry.
-        headers=[pair for pair in call.pairs if pair[0] in ("user-agent", "x-stainless-retry-count")]
-        if is_bare
-        else without_credentials(call.pairs),
+        headers=_headers(call, is_bare=is_bare),
         body_size=len(call.body),
         provider=upstream.provider.name,
-        model=upstream.model,
+        model=call.mask(upstream.model),
         stream=call.wants_stream,
         session=session.session,
         recognised_by=session.recognised_by,
@@ -217,4 +251,13 @@ def _accepted(call: Call, upstream: Upstream) -> CallAccepted:
         removed_session_field=call.has_lost_session_field,
         peer=call.peer,
         upstream_dialect=upstream.dialect,
+        billing=upstream.billing,
     )
+
+
+def _headers(call: Call, *, is_bare: bool) -> Pairs:
+    if is_bare:
+        headers = [pair for pair in call.pairs if pair[0] in ("user-agent", "x-stainless-retry-count")]
+    else:
+        headers = without_credentials(call.pairs)
+    return headers if call.login is None else call.login.mask_pairs(headers)

@@ -15,6 +15,7 @@ from functools import lru_cache
 from django.conf import settings
 
 from history.db.process_state import process_state
+from history.models.exchanges import PLAN as PLAN
 from relay.errors import NoSuchModel
 from relay.gateway.call import bodies, errors
 from relay.gateway.call.calls import Call
@@ -29,6 +30,10 @@ LONGEST_NAME = 500
 COOL_SECONDS = 15.0
 MOST_COOL_SECONDS = 300.0
 MOST_COOLING = 1_000
+LOGIN_MISSING = (
+    "This model is available with your own subscription only. Send Parley's key in X-Parley-Key, and leave "
+    "Authorization to the login of your client."
+)
 
 
 class Cooldowns(dict[tuple[str, str], tuple[float, bool]]):
@@ -52,16 +57,31 @@ class Upstream:
         """Whether the caller's bytes can be forwarded unchanged."""
         return self.dialect == dialect and not self.provider.is_demo
 
+    @property
+    def is_plan(self) -> bool:
+        """Whether the caller's own subscription pays."""
+        return self.provider.endpoint.takes_login
 
-def upstreams_for(model: str, *, dialect: str, affinity: Callable[[], bytes] = bytes) -> list[Upstream]:
+    @property
+    def billing(self) -> str:
+        return PLAN if self.is_plan else ""
+
+
+def upstreams_for(
+    model: str, *, dialect: str, affinity: Callable[[], bytes] = bytes, has_login: bool = False
+) -> list[Upstream]:
     """Best first. Raises NoSuchModel. `affinity` is called only if there is a choice."""
     if len(model) > LONGEST_NAME:
         raise NoSuchModel(model)
+    router = registry.router()
+    plans = [provider for provider in router.of_plans if has_login and provider.endpoint.speaks(dialect)]
     rule = next((rule for rule in settings.PARLEY_ROUTES if rule.matches(model)), None)
     if rule is None:
-        return [_route(registry.router(), model, dialect, int(time.monotonic()))]
-    # Targets whose provider has no key or does not exist are left out.
-    providers = [(registry.router().provider(target.provider), target) for target in rule.targets]
+        plan = _plan_route(router, plans, model, dialect) if plans else None
+        return [plan or _route(router, model, dialect, int(time.monotonic()))]
+    # Targets whose provider has no key or does not exist are left out. So are plans that this call cannot use.
+    named = {provider.name: provider for provider in plans}
+    providers = [(router.provider(target.provider) or named.get(target.provider), target) for target in rule.targets]
     found = [
         _upstream(provider, target.model or model, dialect=dialect, weight=target.weight)
         for provider, target in providers
@@ -70,6 +90,23 @@ def upstreams_for(model: str, *, dialect: str, affinity: Callable[[], bytes] = b
     if not found:
         raise NoSuchModel(model)
     return _ordered(found, affinity()) if len(found) > 1 else found
+
+
+def _plan_route(router: registry.Router, plans: Sequence[HttpProvider], model: str, dialect: str) -> Upstream | None:
+    """The plan that the name begins with, else the first that takes it. Never another dialect than the caller's."""
+    first, _, rest = model.partition("/")
+    if rest and (named := router.plan(first)):
+        return Upstream(provider=named, model=rest, dialect=dialect) if named in plans else None
+    if rest and router.provider(first):
+        return None
+    takers = (one for one in plans if one.is_open or any(known.name == model for known in one.models))
+    plan = next(takers, None)
+    return Upstream(provider=plan, model=model, dialect=dialect) if plan else None
+
+
+def find_plan(dialect: str) -> HttpProvider | None:
+    """The first provider of this dialect that is called with the login of a caller."""
+    return next((one for one in registry.router().of_plans if one.endpoint.speaks(dialect)), None)
 
 
 def passthrough_upstreams(dialect: str, *, model: str = "", affinity: Callable[[], bytes] = bytes) -> list[Upstream]:
@@ -162,13 +199,26 @@ def find_upstreams(call: Call) -> list[Upstream]:
             return _passthrough_upstreams(call)
         if not call.model:
             raise Refusal(bodies.explain_missing_model(call.body))
-        return upstreams_for(call.model, dialect=call.address.dialect, affinity=call.affinity)
+        has_login = call.login is not None
+        return upstreams_for(call.model, dialect=call.address.dialect, affinity=call.affinity, has_login=has_login)
     except NoSuchModel as error:
+        if call.login is None and _has_plan_for(error.model, call.address.dialect):
+            raise Refusal(LOGIN_MISSING, "permission") from None
         raise errors.model_not_found(error.model) from None
+
+
+def _has_plan_for(model: str, dialect: str) -> bool:
+    """Whether a login would lead somewhere."""
+    try:
+        return any(one.is_plan for one in upstreams_for(model, dialect=dialect, has_login=True))
+    except NoSuchModel:
+        return False
 
 
 def _passthrough_upstreams(call: Call) -> list[Upstream]:
     dialect = call.address.dialect
+    if call.is_model_list and (plan := find_plan(dialect)):
+        return [Upstream(provider=plan, model="", dialect=dialect)]
     if provider := find_listed_provider(call.method, call.path):
         return [Upstream(provider=provider, model="", dialect=dialect)]
     call.set_fields({"model": bodies.peek_model(call.body) or model_in_form(call.body)})

@@ -19,11 +19,15 @@ from django.utils.translation import gettext, gettext_lazy as _, ngettext
 from django.views.decorators.debug import sensitive_variables
 
 from history.access import keys
-from history.clients import ENVIRONMENTS, EXAMPLE_CLIENT, environment_of
+from history.clients import EXAMPLE_CLIENT
+from history.clients.setups import SETUPS
+from history.dialects import DIALECTS
 from history.http import user_action, user_form
 from history.models import ApiKey
 from history.record.selectors import sessions_owned_by
 from history.sessions import actions
+from relay.models import KeyArrival, PlanLimits
+from relay.providers.registry import router
 from relay.usage.allowances import LIMITS, budget_of, load_key_usage
 
 MOST_KEYS = 50
@@ -144,16 +148,31 @@ def _list(request: HttpRequest, form: NewKeyForm, *, made: keys.NewKey | None = 
         "budget": budget_of(request.user),
         "address": settings.PARLEY_URL,
         "clients": clients_for(made.secret) if made else [],
+        "has_plans": bool(plan_dialects()),
         "history_is_on": settings.CHAT_HISTORY_ENABLED,
     }
     return render(request, "gateway/keys.html", context, status=422 if form.is_bound else 200)
 
 
 @sensitive_variables()
-def clients_for(secret: str) -> list[dict[str, str]]:
-    """Shell commands that set the environment variables of each client, with a new key."""
-    url = settings.PARLEY_URL
-    return [{"name": name, "settings": environment_of(name, url=url, key=secret)} for name in ENVIRONMENTS]
+def clients_for(secret: str) -> list[dict[str, Any]]:
+    """The settings of each client with a new key. Those for a subscription only if a provider takes its login."""
+    url, plans = settings.PARLEY_URL, plan_dialects()
+    return [
+        {
+            "name": setup.client,
+            "settings": setup.settings(url=url, key=secret),
+            "file": setup.file,
+            "is_plan": bool(setup.plan),
+        }
+        for setup in SETUPS
+        if not setup.plan or setup.plan in plans
+    ]
+
+
+def plan_dialects() -> set[str]:
+    """The dialects for which a provider takes the logins of callers."""
+    return {name for name in DIALECTS for one in router().of_plans if one.endpoint.speaks(name)}
 
 
 def can_limit_keys(user: Any) -> bool:
@@ -208,6 +227,10 @@ def _page(
     """`form` and `limits` have errors."""
     [usage] = load_key_usage([key])
     context: dict[str, Any] = {"usage": usage, "modes": RECORDING, "is_own": key.owner_id == request.user.pk}
+    if context["is_own"]:
+        context["arrival"] = KeyArrival.objects.filter(key=key).first()
+        context["plans"] = PlanLimits.objects.filter(key=key).order_by("-at")
+        context["takes_logins"] = bool(plan_dialects())
     if context["is_own"] and usage.is_active:
         context["form"] = form or KeyForm(initial={name: getattr(key, name) for name in KeyForm.base_fields})
     if can_limit_keys(request.user) and usage.is_active:

@@ -21,6 +21,8 @@ TABLES: dict[str, tuple[type[Model], str]] = {
     "use_of_keys_by_minute": (models.KeyMinute, "key__owner"),
     "streams_of_keys": (models.KeyStreams, "key__owner"),
     "issued_ids": (models.IssuedId, "key__owner"),
+    "arrivals_of_keys": (models.KeyArrival, "key__owner"),
+    "limits_of_plans": (models.PlanLimits, "key__owner"),
     "named_replies": (models.NamedReply, "key__owner"),
 }
 

@@ -7,7 +7,6 @@ and framing, but not through its session (decision 11).
 """
 
 import asyncio
-import ipaddress
 from asyncio import AbstractEventLoop
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from django.conf import settings
 from yarl import URL
 
 from relay.errors import AccessRefused
+from relay.providers.endpoints import is_loopback as is_loopback
 from relay.runtime.event_loop import PerLoop
 
 USER_AGENT = "Parley"
@@ -98,15 +98,6 @@ async def close() -> None:
 async def _only_loopback(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
     check_loopback(request.url.host or "")
     return await handler(request)
-
-
-@lru_cache(maxsize=256)
-def is_loopback(host: str) -> bool:
-    """By the address as it is written: a name other than localhost may lead anywhere."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,12 +3,15 @@
 Plain values without I/O. Keys are not in `repr`, so that no traceback and no settings page shows them.
 """
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import get_args
+from functools import lru_cache
+from typing import Literal, get_args
 from urllib.parse import urlsplit
 
+from history.clients.logins import ACCOUNT_HEADER
 from history.dialects import DIALECTS, Switches
 from history.dialects.http_api import KeyHeader
 from relay.providers.base import Model
@@ -17,6 +20,9 @@ from relay.providers.vendors import azure_url
 MASK = "•••"
 _CREDENTIAL = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 KEY_HEADERS: tuple[KeyHeader, ...] = get_args(KeyHeader)
+Credentials = Literal["operator", "caller"]
+CREDENTIALS: tuple[Credentials, ...] = get_args(Credentials)
+FORWARDED_HEADERS = ("authorization", ACCOUNT_HEADER)  # of a caller, to a provider that takes logins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +41,8 @@ class Endpoint:
     `key_variable` is the environment variable of the key. `azure_api_version` means Azure's older URLs, with the
     deployment in the path. `lists_models`: its own list of models is fetched and offered; then `models_are_guessed`
     says that configured models which are not in it do not exist. `also_speaks` are further dialects of the same
-    address; `paths` are further paths that the relay passes on.
+    address; `paths` are further paths that the relay passes on. With `credentials` of the caller there is no key: each
+    caller of the relay sends an own login.
     """
 
     name: str
@@ -46,6 +53,7 @@ class Endpoint:
     key_variable: str = ""
     needs_key: bool = False
     key_header: KeyHeader = "bearer"
+    credentials: Credentials = "operator"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     azure_api_version: str = ""
     models: tuple[Model, ...] = ()
@@ -57,6 +65,11 @@ class Endpoint:
     # Whether the server is asked which further dialects it takes, because the operator has not said so.
     probes_dialects: bool = False
     paths: tuple[str, ...] = ()
+
+    @property
+    def takes_login(self) -> bool:
+        """Whether callers pay with their own subscription. Chats have no login, so only the relay calls it."""
+        return self.credentials == "caller"
 
     @property
     def is_configured(self) -> bool:
@@ -118,6 +131,21 @@ def is_address(text: str) -> bool:
         return False
     has_extras = "@" in parts.netloc or "?" in text or "#" in text or any(mark.isspace() for mark in text)
     return parts.scheme in ("http", "https") and bool(parts.hostname) and port_is_right and not has_extras
+
+
+def is_safe_for_logins(address: str) -> bool:
+    """Whether others on the network cannot read what is sent there: by TLS, or on this machine."""
+    parts = urlsplit(address)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
+@lru_cache(maxsize=256)
+def is_loopback(host: str) -> bool:
+    """By the address as it is written: a name other than localhost may lead anywhere."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def host_of(address: str) -> str:

@@ -152,13 +152,20 @@ class ProviderStatus:
     def translates_responses(self) -> bool:
         """Whether clients are translated whose dialect many servers of this kind accept, but not this one."""
         spoken = DIALECTS[self.provider.dialect].HTTP_API.probe_paths.keys()
-        return not self.provider.is_demo and not spoken <= set(self.also_speaks)
+        is_plan = self.provider.endpoint.takes_login
+        return not self.provider.is_demo and not is_plan and not spoken <= set(self.also_speaks)
 
 
 class Router:
-    """`providers` in the order in which they are preferred; those without the key that they need are only shown."""
+    """`providers` in the order in which they are preferred; those without the key that they need are only shown.
+
+    `of_plans` are called with the login of a caller. They are apart, because chats and calls without a login never
+    go there.
+    """
 
     def __init__(self, providers: Sequence[HttpProvider], *, nearby: Sequence[Endpoint] = ()) -> None:
+        self.of_plans = [provider for provider in providers if provider.endpoint.takes_login]
+        providers = [provider for provider in providers if not provider.endpoint.takes_login]
         self.configured = [provider for provider in providers if provider.endpoint.is_configured]
         self.unconfigured = [provider for provider in providers if not provider.endpoint.is_configured]
         dialled = [provider for provider in self.configured if not provider.is_demo]
@@ -189,11 +196,15 @@ class Router:
         found, errors = self.catalogue.found, self.catalogue.errors
         return [
             ProviderStatus(provider=one, is_found=one in found, list_error=errors.get(one.name))
-            for one in (*self._all_providers(), *self.unconfigured)
+            for one in (*self._all_providers(), *self.of_plans, *self.unconfigured)
         ]
 
     def provider(self, name: str) -> HttpProvider | None:
         return next((provider for provider in self._all_providers() if provider.name == name), None)
+
+    def plan(self, name: str) -> HttpProvider | None:
+        """By its name, a provider that takes logins."""
+        return next((provider for provider in self.of_plans if provider.name == name), None)
 
     def _all_providers(self) -> Iterator[HttpProvider]:
         """Configured ones, then the demo model, then local servers."""

@@ -11,12 +11,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, cast, get_type_hints
 
 from history.dialects import DIALECTS, Switches
 from relay.providers import vendors
 from relay.providers.base import Model, Rule, Target
-from relay.providers.endpoints import KEY_HEADERS, Endpoint, Timeouts, is_address, is_key
+from relay.providers.endpoints import (
+    CREDENTIALS,
+    FORWARDED_HEADERS,
+    KEY_HEADERS,
+    Credentials,
+    Endpoint,
+    Timeouts,
+    is_address,
+    is_key,
+    is_safe_for_logins,
+)
 from relay.providers.vendors import EXAMPLE_PATTERN, Vendor
 
 Variables = Callable[[str], str]
@@ -25,7 +35,9 @@ Table = Mapping[str, Any]
 Types = Mapping[str, type | tuple[type, ...]]
 NUMBER = (int, float)
 PROVIDER_KEYS: Types = {
-    **dict.fromkeys(("name", "label", "dialect", "base_url", "api_key", "api_key_env", "key_header"), str),
+    **dict.fromkeys(
+        ("name", "label", "dialect", "base_url", "api_key", "api_key_env", "key_header", "credentials"), str
+    ),
     "headers": dict,
     "azure_api_version": str,
     "models": list,
@@ -56,6 +68,7 @@ WORDS: dict[type | tuple[type, ...], str] = {
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")  # as they are stored with every answer
 PATH = re.compile(r"(?:(?:GET|POST|PUT|PATCH|DELETE) )?/v1(?:beta)?/[\w./:-]*(?:(?<=/)\*)?")
 LONGEST_MODEL = 100
+NOT_WITH_LOGINS = ("api_key", "api_key_env", "key_header", "azure_api_version", "list_models", "paths")
 MOST_SECONDS, MOST_ATTEMPTS = 86_400, 10
 
 
@@ -149,6 +162,8 @@ def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
     with _within(where):
         _check(table, PROVIDER_KEYS)
         start = _start(table, vendors.VENDOR_OF_NAME.get(name), variables)
+        if start.takes_login:
+            _check_login(table, start)
     models = _models(table, where, known={model.name: model.window for model in start.models})
     with _within(where):
         if start.azure_api_version and not models:
@@ -158,10 +173,11 @@ def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
             **_key(table, start, variables),
             label=table.get("label", start.label),
             headers=_headers(table),
-            models=models or start.models,
+            # Without a key nothing can be listed: with no models in the file, the provider takes any name.
+            models=models if start.takes_login else models or start.models,
             models_are_guessed=not models,
             # Named models are the only ones, unless the file says otherwise.
-            lists_models=bool(table.get("list_models", not models)),
+            lists_models=not start.takes_login and bool(table.get("list_models", not models)),
             switches=_switches(table.get("switches", {}), start.switches),
             timeouts=_timeouts(table),
             also_speaks=_also_speaks(table, start),
@@ -202,14 +218,35 @@ def _start(table: Table, vendor: Vendor | None, variables: Variables) -> Endpoin
         dialect=dialect,
         base_url=base_url.rstrip("/"),
         azure_api_version=azure,
+        credentials=_credentials(table),
         key_header="api-key" if azure else DIALECTS[dialect].HTTP_API.key_header,
         models=vendor.models if vendor and base_url == vendor.base_url else (),
         switches=vendors.default_switches(dialect, base_url),
     )
 
 
+def _credentials(table: Table) -> Credentials:
+    written = table.get("credentials", CREDENTIALS[0])
+    if written not in CREDENTIALS:
+        raise WrongProviders(f'has credentials = "{written}"; write "caller", or leave it out')
+    return cast(Credentials, written)
+
+
+def _check_login(table: Table, start: Endpoint) -> None:
+    """Nothing that would mix the operator's account with those of callers, or show a login to others."""
+    for key in NOT_WITH_LOGINS:
+        if key in table:
+            raise WrongProviders(f'has credentials = "caller" and {key}; write one of them')
+    if any(name.lower() in FORWARDED_HEADERS for name in table.get("headers", {})):
+        raise WrongProviders('has credentials = "caller" and a header for a login; write the file without this header')
+    if not is_safe_for_logins(start.base_url):
+        raise WrongProviders('has credentials = "caller" and a base_url without encryption; write one with https://')
+
+
 def _key(table: Table, start: Endpoint, variables: Variables) -> dict[str, Any]:
     """Written here, or in a variable that is named here, or in the variable of a known vendor."""
+    if start.takes_login:
+        return {}
     vendor = vendors.VENDOR_OF_NAME.get(start.name)
     variable = str(table.get("api_key_env") or (vendor and vendor.key_variable) or "")
     if table.get("api_key") and table.get("api_key_env"):

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from history.access import keys
 from history.models import ApiKey, Session
 from relay.live import groups
-from relay.models import Allowance, KeyUse
+from relay.models import Allowance, KeyArrival, KeyUse, PlanLimits
 from relay.usage import prices
 from tests.browser.conftest import enter
 from tests.factories import create_chat
@@ -107,3 +107,20 @@ def test_the_list_shows_that_a_key_was_used_without_a_reload(page: Page, site: s
             break
     expect(page.get_by_text("never used")).to_have_count(0)
     expect(page.get_by_role("link", name="1 session")).to_be_visible()
+
+
+def test_the_test_of_a_client_shows_which_credential_arrived(page: Page, see: See, site: str, ada: Any) -> None:
+    key = keys.create(name="laptop", owner=ada).api_key
+    enter(page, site, ada)
+    page.goto(f"/keys/{key.prefix}/")
+    expect(page.get_by_text("No call has arrived yet.")).to_be_visible()
+    arrival = {"at": timezone.now(), "key_header": "x-parley-key", "has_login": True, "has_account": True}
+    KeyArrival.objects.create(key=key, client="Codex", **arrival)
+    name, long = "x-codex-primary-used-percent", "anthropic-ratelimit-unified-representative-claim"
+    PlanLimits.objects.create(key=key, provider="plan", headers={name: "12", long: "five_hour"}, at=timezone.now())
+    page.get_by_label("Name").fill("unsaved")
+    page.get_by_role("link", name="Test", exact=True).press("Enter")
+    expect(page.get_by_text("in Authorization, with an account")).to_be_visible()
+    expect(page.get_by_text(name)).to_be_visible()
+    expect(page.get_by_label("Name")).to_have_value("unsaved")
+    see("key-arrival")

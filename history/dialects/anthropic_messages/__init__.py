@@ -54,6 +54,7 @@ class AnthropicApi(HttpApi):
     read_usage = staticmethod(usage_from)
     final_event = re.compile(rb'"message_delta"')
     models_path = "/v1/models?limit=1000"
+    limit_headers = re.compile(r"anthropic-ratelimit-")
 
     def is_caller(self, path: str, headers: Mapping[str, str]) -> bool:
         return "anthropic-version" in headers or path.startswith("/v1/messages")

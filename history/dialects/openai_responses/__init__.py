@@ -105,8 +105,14 @@ class ResponsesApi(OpenAIApi):
         "store": Any,
     }
     reply_id_prefix = "resp_"
+    # Of a ChatGPT plan. `x-codex-turn-state` is a state that the client returns.
+    limit_headers = re.compile(r"x-ratelimit-|x-codex-(?!turn-)")
     stores_answers = True
     read_usage = staticmethod(usage_from_responses)
+
+    def wants_own_model_list(self, query: str) -> bool:
+        """Codex names its version, and reads more about each model than OpenAI's list has."""
+        return query.startswith("client_version=") or "&client_version=" in query
 
     def references_in(self, request: JsonObject) -> Iterable[references.Reference]:
         return [

@@ -22,6 +22,7 @@ from history.entries import JsonObject
 from history.models import ApiKey
 from relay.gateway.call.bodies import parse_object
 from relay.gateway.call.headers import Pairs
+from relay.gateway.call.logins import Login
 from relay.gateway.call.session_ids import NOT_NAMED, SessionName
 from relay.gateway.journal.records import Attempt
 from relay.runtime.asgi import Headers
@@ -115,15 +116,17 @@ class Call:
     loop: AbstractEventLoop  # `get_running_loop` takes a system call
     method: str
     path: str
-    query: str
-    pairs: Pairs
-    wire_headers: Pairs
-    headers: dict[str, str]
+    query: str = field(repr=False)
+    pairs: Pairs = field(repr=False)
+    wire_headers: Pairs = field(repr=False)
+    headers: dict[str, str] = field(repr=False)
     peer: str
     exchange: UUID
     name: str  # of the exchange: it is used several times
     at: float = field(default_factory=time.time)
     key: ApiKey
+    login: Login | None = None
+    is_model_list: bool = False  # it asks a plan for its models, in the vendor's own form
     recording: str = "off"
     is_limited: bool = False
     spent: Use = NO_USE
@@ -165,6 +168,10 @@ class Call:
         if self.session_name.session:
             return self.session_name.session.bytes
         return f"{self.key.pk}\0{_opening(parse_object(self.body))!r}".encode("utf-8", "surrogatepass")
+
+    def mask(self, text: str) -> str:
+        """The text without the caller's login."""
+        return self.login.mask(text) if self.login is not None else text
 
     @property
     def record_headers(self) -> tuple[tuple[str, str], ...]:

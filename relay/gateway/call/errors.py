@@ -12,6 +12,7 @@ from history.access.key_cache import ApiKeyError
 from history.answers.events import AnswerFailed, ErrorKind
 from history.dialects import DIALECTS
 from history.dialects.json_access import as_bytes
+from relay.gateway.journal.records import PARLEY_KEY
 from relay.providers.endpoints import Endpoint, host_of
 
 LONGEST_NAME = 200  # names that callers invent are repeated up to this length
@@ -47,9 +48,14 @@ class Refusal(Exception):
         return self.status or status, as_bytes(body)
 
 
-def key_refusal(error: ApiKeyError) -> Refusal:
+def key_refusal(error: ApiKeyError, *, is_beside_login: bool = False) -> Refusal:
+    """Beside a vendor's login a 403: clients answer a 401 with a renewal of the login, which is not at fault."""
     headers = (("retry-after", "2"),) if error.retry_helps else ()
-    return Refusal(str(error), KIND_OF_KEY_ERROR.get(error.status, "authentication"), headers=headers)
+    kind = KIND_OF_KEY_ERROR.get(error.status, "authentication")
+    if is_beside_login and kind == "authentication":
+        text = f"{error} Parley's key belongs into {PARLEY_KEY.title()}; the login of your client was not checked."
+        return Refusal(text, "permission", status=403, headers=headers)
+    return Refusal(str(error), kind, headers=headers)
 
 
 def model_not_found(name: str) -> Refusal:

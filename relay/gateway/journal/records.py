@@ -13,11 +13,16 @@ from uuid import UUID
 
 import msgspec
 
+from history.clients.logins import ACCOUNT_HEADER
 from history.dialects.http_api import CallKind
 
+PARLEY_KEY = "x-parley-key"  # a header for our key alone, beside a vendor's credential
 # Never written to the journal.
 CREDENTIALS = frozenset(
-    {"authorization", "proxy-authorization", "x-api-key", "x-goog-api-key", "api-key", "cookie", "set-cookie"}
+    {
+        *("authorization", "proxy-authorization", "x-api-key", "x-goog-api-key", "api-key", "cookie", "set-cookie"),
+        *(PARLEY_KEY, ACCOUNT_HEADER),
+    }
 )
 
 DAMAGED = "the journal is damaged"
@@ -48,6 +53,7 @@ class CallAccepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     removed_session_field: bool = False
     peer: str = ""
     upstream_dialect: str = ""
+    billing: str = ""  # "plan" if the caller's own subscription pays
     # Never written: a reader that must not hold a large body in memory leaves it out and says its size and hash.
     skipped: int = 0
     skipped_hash: str = ""

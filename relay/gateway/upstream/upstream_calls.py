@@ -13,6 +13,7 @@ from functools import partial
 
 from relay.errors import ProviderError, Unreachable
 from relay.gateway import routes
+from relay.gateway.arrivals import note_limits
 from relay.gateway.call.calls import Call
 from relay.gateway.call.headers import headers_to_record
 from relay.gateway.journal.records import Attempt
@@ -29,6 +30,7 @@ from relay.runtime.event_loop import Deadlines, PerLoop, parse_apart
 BUSY_OR_BROKEN = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 # Another upstream may succeed: this one is busy, broken, or does not accept our key any more.
 ANOTHER_MAY_HELP = BUSY_OR_BROKEN | {401, 402, 403, 404}
+LOGIN_REFUSED = frozenset({401, 403})
 ANSWER_MISSING = frozenset({400, 404})  # the upstream does not have the answer that the call continues
 CHECK_SECONDS = 0.25
 SLOWEST_UPLOAD = 64 * 1024  # a request is still being sent for as long as its size takes at so many bytes a second
@@ -96,6 +98,7 @@ async def call_first_available(request: UpstreamRequest, upstreams: Sequence[Ups
         try:
             reply = await _attempt(request, upstream, is_last=is_last)
         except ProviderError as error:
+            error.message = call.mask(error.message)
             call.attempts.append(Attempt(upstream.provider.name, 0, time.monotonic() - began, error.message))
             if _concerns_model(call, upstream, 0):
                 routes.start_cooldown(upstream, seconds=error.retry_after)
@@ -105,6 +108,10 @@ async def call_first_available(request: UpstreamRequest, upstreams: Sequence[Ups
         call.attempts.append(Attempt(upstream.provider.name, reply.status, time.monotonic() - began))
         is_not_there = call.is_origin_unknown and reply.status in ANSWER_MISSING
         is_answer = reply.status not in ANOTHER_MAY_HELP and not is_not_there
+        if upstream.is_plan:
+            note_limits(call.key, upstream.provider.name, upstream.dialect, reply.response.raw_headers, call.login)
+            # The client must see it: it renews its login then.
+            is_answer = is_answer or reply.status in LOGIN_REFUSED
         if _concerns_model(call, upstream, reply.status):
             if is_answer:
                 routes.end_cooldown(upstream)
@@ -118,6 +125,8 @@ async def call_first_available(request: UpstreamRequest, upstreams: Sequence[Ups
 
 def _concerns_model(call: Call, upstream: Upstream, status: int) -> bool:
     """Whether the status (0 for none) says how the model answers. One that refuses embeddings or images may chat."""
+    if upstream.is_plan and 0 < status < 500:
+        return False  # it concerns one caller's login or plan
     if call.address.kind == "other":
         return bool(upstream.model) and (status < 400 or status in BUSY_OR_BROKEN)
     return call.address.kind == "chat"

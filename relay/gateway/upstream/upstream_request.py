@@ -7,6 +7,7 @@ from history.context.tokens import estimate_context
 from history.dialects import DIALECTS, DecodedRequest, DialectError, Switches, context_of
 from history.dialects.json_access import string
 from history.dialects.types import join_texts
+from relay.gateway.call import logins
 from relay.gateway.call.bodies import parse_object
 from relay.gateway.call.calls import Call
 from relay.gateway.call.errors import Refusal
@@ -49,6 +50,8 @@ class UpstreamRequest:
     def make(self, upstream: Upstream, endpoint: Endpoint) -> RawRequest:
         if self.is_forwarded_to(upstream):
             return _forwarded(self.call, upstream, endpoint)
+        if upstream.is_plan:
+            raise Refusal("A call with a subscription login is never translated. Send the whole conversation.")
         options = replace(self.decoded.options, model=upstream.model, media=self.decoded.blobs.__getitem__)
         encoded = upstream.provider.request_for(context_of(self.decoded), options, self._notes)
         own = endpoint.request_headers(encoded.options.switches)
@@ -75,7 +78,7 @@ def _forwarded(call: Call, upstream: Upstream, endpoint: Endpoint) -> RawRequest
     url = endpoint.url(address.path.removeprefix(api.version_in_base_url), model=upstream.model)
     if call.query:
         url += ("&" if "?" in url else "?") + call.query
-    own = endpoint.request_headers(NO_SWITCHES)
+    own = endpoint.request_headers(NO_SWITCHES) | logins.headers_for(call.login, endpoint, url)
     for name in api.default_headers:
         if name in call.headers and name not in endpoint.headers:
             own.pop(name, None)

@@ -122,6 +122,34 @@ def test_the_relay_carries_and_mcp_answers_under_every_server(
 
 
 @pytest.mark.parametrize("server", SERVERS)
+def test_a_websocket_to_the_relay_is_refused_at_once(
+    server: str, made: tuple[Path, str], vendors: Vendors, tmp_path: Path
+) -> None:
+    """Clients that prefer a websocket use POST at once after a 426. Other paths have sockets, and refuse with 403."""
+    with serving(server, made, vendors, tmp_path, stop_seconds=1) as (port, process):
+        assert handshake(port, "/v1/responses", authorization="Bearer of-a-vendor") == 426
+        assert handshake(port, "/ws/v1/", authorization="Bearer of-a-vendor") == 403
+        assert json.loads(post(port, BODY, made[1])[0])["content"][0]["text"] == "Hello."
+        assert "Traceback" not in process.output
+
+
+def handshake(port: int, path: str, **headers: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    upgrade = {
+        "connection": "Upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+        "openai-beta": "responses_websockets=2026-02-06",
+    }
+    try:
+        connection.request("GET", path, headers={**upgrade, **headers})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("server", SERVERS)
 def test_a_stream_is_cut_when_the_time_after_sigterm_is_over(
     server: str, made: tuple[Path, str], vendors: Vendors, tmp_path: Path
 ) -> None:

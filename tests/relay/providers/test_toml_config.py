@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from history.dialects import Switches
+from relay.errors import NoSuchModel
 from relay.providers.endpoints import Endpoint, Timeouts
+from relay.providers.http import HttpProvider
 from relay.providers.registry import Router, router_from_settings
 from relay.providers.toml_config import MODEL_KEYS, PROVIDER_KEYS, WrongProviders, read_file, read_routes, read_tables
 from relay.providers.vendors import VENDORS
@@ -68,6 +70,27 @@ def test_a_known_vendor_can_be_changed_in_part() -> None:
     assert model.window == VENDORS[2].models[0].window
 
 
+def test_a_provider_that_takes_logins_has_no_key_of_the_operator_and_takes_any_model() -> None:
+    endpoint = read_one('name = "anthropic"\ncredentials = "caller"', ANTHROPIC_API_KEY="sk-1")
+    assert (endpoint.api_key, endpoint.key_variable, endpoint.takes_login) == ("", "", True)
+    assert (endpoint.is_configured, endpoint.lists_models, endpoint.models) == (True, False, ())
+    assert endpoint.request_headers(endpoint.switches) == {"anthropic-version": "2023-06-01"}
+    assert not read_one(OLLAMA).takes_login
+    named = read_one('name = "anthropic"\ncredentials = "caller"\nmodels = ["a"]')
+    assert [model.name for model in named.models] == ["a"]
+
+
+def test_chats_never_see_a_provider_that_takes_logins() -> None:
+    plan = read_one('name = "anthropic"\ncredentials = "caller"\nmodels = ["claude-x"]')
+    router = Router([HttpProvider(plan)])
+    assert router.provider("anthropic") is None
+    assert router.choices() == []
+    for name in ("", "claude-x", "anthropic/claude-x"):
+        with pytest.raises(NoSuchModel):
+            router.route(name)
+    assert [status.provider.name for status in router.providers()] == ["anthropic"]
+
+
 def test_switches_headers_and_patience_are_as_written() -> None:
     more = 'headers = { X-Title = "Parley" }\nswitches = { reasoning_content = true, system_role = "remove" }\n'
     endpoint = read_one(OLLAMA + more + "connect_seconds = 2\nidle_seconds = 0.5\nattempts = 1")
@@ -123,6 +146,14 @@ WRONG = {
     f"[[providers]]\n{OLLAMA}paths = ['files']": "/v1/files/*",
     f"[[providers]]\n{OLLAMA}paths = ['/v1/files*']": "/v1/files/*",
     f"[[providers]]\n{OLLAMA}attempts = 99": "attempts",
+    f"[[providers]]\n{OLLAMA}credentials = 'mine'": "caller",
+    f"[[providers]]\n{OLLAMA}credentials = 'caller'\napi_key = 'a'": "api_key",
+    f"[[providers]]\n{OLLAMA}credentials = 'caller'\napi_key_env = 'A'": "api_key_env",
+    f"[[providers]]\n{OLLAMA}credentials = 'caller'\npaths = ['/v1/files']": "paths",
+    f"[[providers]]\n{OLLAMA}credentials = 'caller'\nlist_models = true": "list_models",
+    f"[[providers]]\n{OLLAMA}credentials = 'caller'\nheaders = {{ authorization = 'x' }}": "header",
+    f"[[providers]]\n{OLLAMA}credentials = 'caller'\nheaders = {{ ChatGPT-Account-Id = 'x' }}": "header",
+    "[[providers]]\nname = 'x'\ndialect = 'openai-chat'\nbase_url = 'http://x.org'\ncredentials = 'caller'": "https",
     f"[[providers]]\n{OLLAMA}azure_api_version = '2024-10-21'": "deployments",
     "[[providers]]\nname = 'x'\ndialect = 'openai-responses'\nbase_url = 'http://x'\nazure_api_version = 'v'": "azure",
 }
