@@ -9,6 +9,10 @@ from itertools import groupby
 from urllib.parse import urlencode
 from uuid import UUID
 
+from django.db.models import QuerySet
+
+from history.db.parameters import among
+from history.db.prepared import prepared
 from history.entries import (
     CONVERSATION,
     KINDS,
@@ -208,8 +212,13 @@ def _set_numbers(rows: Iterable[TranscriptEntry], *, first: int | None) -> None:
 def _marks(session: Session, place: TranscriptPosition) -> dict[int, bool]:
     """The existing entries that the position names, and whether they are on the path to the head."""
     named = [seq for seq in (place.before, place.after, place.at, place.leaf) if seq is not None]
-    rows = Message.objects.of(session).filter(seq__in=named).order_by()
-    return dict(rows.values_list("seq", "on_path")) if named else {}
+    return dict(_numbered(session.pk, named)) if named else {}
+
+
+@prepared
+def _numbered(session_id: UUID, seqs: list[int]) -> QuerySet[Message, tuple[int, bool]]:
+    numbered = Message.objects.of(session_id).filter(seq__in=among(seqs, kind=int)).order_by()
+    return numbered.values_list("seq", "on_path")
 
 
 def _found(session: Session, place: TranscriptPosition, on_path: Mapping[int, bool]) -> TranscriptPosition:
@@ -301,8 +310,13 @@ def _link_opened_sessions(session: Session, rows: Sequence[TranscriptEntry]) -> 
 def _costs(messages: Sequence[Message]) -> dict[int | None, Decimal]:
     """Known costs of calls to models, by the answer."""
     answers = [message.pk for message in messages if message.kind == ModelOutput.kind]
-    paid = Exchange.objects.filter(message_id__in=answers, cost__gt=0).order_by()
-    return dict(paid.values_list("message_id", "cost")) if answers else {}
+    return dict(_paid_calls(answers)) if answers else {}
+
+
+@prepared
+def _paid_calls(message_ids: list[int]) -> QuerySet[Exchange, tuple[int | None, Decimal]]:
+    paid = Exchange.objects.filter(message_id__in=among(message_ids, kind=int), cost__gt=0)
+    return paid.order_by().values_list("message_id", "cost")
 
 
 def _rows(messages: Sequence[Message], entries: Sequence[Entry], place: TranscriptPosition) -> list[TranscriptEntry]:

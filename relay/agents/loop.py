@@ -105,7 +105,7 @@ async def call_model(turn: TurnInput, observer: TurnObserver, role: RoleName, le
 async def _render(turn: TurnInput, observer: TurnObserver, role: RoleName, route: Route, leaf: int) -> RenderedCall:
     """The next call of a run, from its path; compressed first if it is full or a summary was requested."""
     leaf, request = await in_database_after_outages(read_updates, observer.id, turn.session_id, leaf)
-    options: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
+    options: Any = {"owner": turn.user, "agent": turn.agent, "role": role, "route": route, "client": turn.client}
     if request is None:
         rendered = await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **options)
         if not rendered.is_full:

@@ -83,12 +83,15 @@ class ChatConsumer(ActionSocket, PageSocket):
         return _("This is too long for one message. Attach it as a file.")
 
     async def check_user(self) -> None:
-        user = await sign_outs.read_current_user(self.scope)
-        session = await in_database(find, user, self.view.session_id, Purpose.WRITE)
+        user, session = await in_database(self._read_access)
         if session is None:
-            await self.close(NOT_SIGNED_IN if not user.is_authenticated else NOT_FOUND)
+            await self.close(NOT_SIGNED_IN if user is None else NOT_FOUND)
             raise SocketClosed
         self.session = session
+
+    def _read_access(self) -> tuple[User | None, Session | None]:
+        user = sign_outs.read_current_user(self.sign_in)
+        return user, find(user, self.view.session_id, Purpose.WRITE) if user is not None else None
 
     async def find_session(self, request: ActionRequest, *, scope: str = "read") -> Session:
         return self.session

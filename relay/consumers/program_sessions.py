@@ -83,10 +83,11 @@ class ProgramSessions(ActionSocket):
                 await self.close(NOT_SIGNED_IN)
                 raise ActionRefused("not_signed_in", str(error)) from error
             return
-        self.user = await sign_outs.read_current_user(self.scope)  # with the permissions of this moment
-        if not self.user.is_authenticated:
+        user = await in_database(sign_outs.read_current_user, sign_outs.sign_in_of(self.user, self.scope))
+        if user is None:
             await self.close(NOT_SIGNED_IN)
             raise ActionRefused("not_signed_in", _("You are signed out."))
+        self.user = user  # with the permissions of this moment
 
     def require_scope(self, scope: str) -> None:
         if self.api_key is not None and not has_scope(self.api_key, scope):

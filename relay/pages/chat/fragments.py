@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from history.access.permissions import Purpose, find
+from history.db.prepared import prepared
 from history.entries import ModelOutput, Retracted
 from history.models import Message, Session
-from history.record.paths import is_on_way, newest_descendant
+from history.record.paths import is_on_head_path, is_on_way, newest_descendant
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
 from relay.conversation.turns import is_unanswered
 from relay.live.answer_html import AnswerCursor, Change
@@ -73,7 +75,7 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
     found = _find_once(view)
     for _ in range(MOST_LOOKS - 1):
         # Repeat the queries if an entry was stored between them.
-        if found.session.version == Session.objects.values_list("version", flat=True).get(pk=view.session_id):
+        if found.session.version == _version(view.session_id)[0]:
             break
         found = _find_once(view)
     session, page, run = found.session, found.page, found.run
@@ -102,7 +104,9 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
 
 
 def _find_once(view: View) -> PageState:
-    session = Session.objects.select_related("owner").get(pk=view.session_id)
+    session = _stored_session(view.session_id)[0]
+    if session.owner_id == view.user.pk:
+        session.owner = view.user
     leaf = _current_leaf(session, view.leaf)
     tip = session.head if leaf is None else leaf
     run = next((run for run in Run.objects.running_in(session.pk) if run.leaf == tip), None)
@@ -116,7 +120,7 @@ def _find_once(view: View) -> PageState:
 
 def _current_leaf(session: Session, leaf: int | None) -> int | None:
     """A branch is followed to its end; one that has become the path is followed as the path."""
-    if leaf is None or Message.objects.at(session, leaf).filter(on_path=True).exists():
+    if leaf is None or is_on_head_path(session.pk, leaf):
         return None
     return newest_descendant(session, leaf, steps=FURTHEST)
 
@@ -124,13 +128,13 @@ def _current_leaf(session: Session, leaf: int | None) -> int | None:
 def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
     """Whether what the page shows last is on the way to where it is going."""
     if leaf is None:
-        return Message.objects.at(session, seq).filter(on_path=True).exists()
+        return bool(is_on_head_path(session.pk, seq))
     return is_on_way(session.pk, seq, to=leaf)
 
 
 def outcome_of(run_id: str) -> str:
     """How a run has ended. One that only had to summarise has no answer."""
-    run = Run.objects.filter(pk=run_id).first()
+    run = next(iter(_run(UUID(run_id))), None)
     if run is None or run.outcome != Run.Outcome.DONE or _has_answered(run):
         return run.outcome if run else ""
     return "summarised" if run.leaf > run.origin else "not summarised"
@@ -140,10 +144,30 @@ def _has_answered(run: Run) -> bool:
     """Its last entry is the answer, unless a summary came after it."""
     place = run.leaf
     while place > run.origin:
-        kind, place = Message.objects.values_list("kind", "parent_seq").get(session=run.session_id, seq=place)
+        kind, place = _kind_and_parent(run.session_id, place)[0]
         if kind == ModelOutput.kind:
             return True
     return False
+
+
+@prepared
+def _version(session_id: UUID) -> QuerySet[Session, int]:
+    return Session.objects.filter(pk=session_id).values_list("version", flat=True)
+
+
+@prepared
+def _stored_session(session_id: UUID) -> QuerySet[Session]:
+    return Session.objects.filter(pk=session_id)
+
+
+@prepared
+def _run(run_id: UUID) -> QuerySet[Run]:
+    return Run.objects.filter(pk=run_id)
+
+
+@prepared
+def _kind_and_parent(session_id: UUID, seq: int) -> QuerySet[Message, tuple[str, int]]:
+    return Message.objects.at(session_id, seq).values_list("kind", "parent_seq")
 
 
 def _render_undone_summaries(rows: Sequence[TranscriptEntry], context: dict[str, Any]) -> str:
@@ -169,7 +193,7 @@ def state_at(session: Session, tip: int, run: Run | None) -> dict[str, Any]:
     """What surrounds the conversation that ends at `tip`, where `run` is answering: stop or send, what waits."""
     return {
         "run": run,
-        "queued": QueuedMessage.objects.filter(session=session.pk),
+        "queued": QueuedMessage.objects.waiting_in(session.pk),
         "is_waited_for": run is None and has_open_call(session),
         "is_unanswered": is_unanswered(session, tip, run),
     }
