@@ -24,7 +24,7 @@ from relay.live import groups
 from relay.live.frames import Frame, Piece, RunSnapshot, StoredEntry, merge_pieces, piece_of, pieces_of
 from relay.models import Run
 from relay.models.agents import RoleName
-from relay.runtime.async_db import in_database, in_database_after_outages
+from relay.runtime.async_db import end_admission, in_database, in_database_after_outages
 
 # Seconds between two frames with text. It grows with the number of sockets, up to the maximum.
 MIN_INTERVAL, INTERVAL_PER_SOCKET, MAX_INTERVAL = 0.05, 0.0025, 1.0
@@ -58,6 +58,7 @@ class RunTask:
     # Called by the agent's loop (`relay.agents.turn.TurnObserver`).
 
     async def on_call(self, exchange: Exchange, assembler: Assembler, *, model: str, role: RoleName) -> None:
+        end_admission()
         self._exchange, self._assembler, self._after = exchange.pk, assembler, exchange.after
         self._retry, self._model, self._role = None, model, role
         self._send_next("opened", model=model, role=role)
