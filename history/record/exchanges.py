@@ -186,7 +186,7 @@ def _redactors_of(exchange: Exchange) -> Redactors | None:
 @contextmanager
 def _locked(exchange: Exchange) -> Iterator[None]:
     """Lock the session before the exchange, like a removal, so that `finish` and removals take turns."""
-    with writing():
+    with writing(savepoint=False):
         if exchange.session_id and connection.features.has_select_for_update:
             Session.objects.lock(exchange.session_id)
         yield
@@ -238,8 +238,14 @@ def _calibrate(exchange: Exchange, output: ModelOutput) -> None:
     usage = output.usage
     if usage is None or usage.source != "provider" or not exchange.estimated_tokens or not usage.input_tokens:
         return
-    row, _ = TokenCalibration.objects.select_for_update().get_or_create(model=exchange.model)
+    found = _locked_calibration(exchange.model)
+    row = found[0] if found else TokenCalibration.objects.select_for_update().get_or_create(model=exchange.model)[0]
     actual = projections.clamp_count(usage.input_tokens)
-    row.factor = updated_factor(row.factor, samples=row.samples, estimated=exchange.estimated_tokens, actual=actual)
-    row.samples += 1
-    row.save()
+    factor = updated_factor(row.factor, samples=row.samples, estimated=exchange.estimated_tokens, actual=actual)
+    values = {"factor": factor, "samples": row.samples + 1, "updated_at": timezone.now()}
+    bulk.update_where(TokenCalibration, values, "model = %s", [exchange.model])
+
+
+@prepared
+def _locked_calibration(model: str) -> QuerySet[TokenCalibration]:
+    return TokenCalibration.objects.select_for_update().filter(model=model)

@@ -145,7 +145,7 @@ class ChatConsumer(ActionSocket, PageSocket):
             await self.catch_up(because=frame["id"])
             if self.run != run:
                 self.other_runs.add(run)
-            if kind == "ended" and frame["leaf"] == self.view.shown:
+            if kind == "ended" and frame["leaf"] == self.view.shown and self._announced != run:
                 ended = await run_once(("outcome", frame["id"]), partial(in_database, fragments.outcome_of, run))
                 await self._announce(run, ended)
         if self.cursor is not None and run == self.run:

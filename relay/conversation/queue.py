@@ -105,7 +105,7 @@ async def start_answer(session: Session, sent: SendResult, turn: TurnInput | Non
 def send_queued_after(task: asyncio.Task[Run | None]) -> None:
     """A run has ended: if it ended well, send the next message that waits for it."""
     run = None if task.cancelled() else task.result()
-    if run and run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
+    if run and run.has_queue and run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
         start_task(_send_queued_after(run))
 
 

@@ -99,7 +99,7 @@ def append_input(
 
     `moving` is the reason for which the head is moved there first, if it is elsewhere.
     """
-    with writing():
+    with writing(savepoint=False):
         before = selectors.snapshot(session, leaf=after, options=LAST_TURN)
         is_elsewhere = bool(moving) and after != read_head(session)
         entries: list[Entry] = [HeadMoved(to=after, reason=moving, at=message.at)] if is_elsewhere else []

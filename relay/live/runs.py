@@ -41,7 +41,7 @@ OnEnd = Callable[[asyncio.Task[Run | None]], None]
 
 def create_run(turn: TurnInput, *, follows: UUID | None = None) -> UUID:
     """The row of a run. `follows`: the run whose end sent the message that this one answers."""
-    with writing():
+    with writing(savepoint=False):
         run = bulk.new(
             Run,
             session_id=turn.session_id,
@@ -130,6 +130,8 @@ def _store_end(run_task: RunTask, outcome: Run.Outcome, error: str) -> Run | Non
         # The sweeper may have ended the run as lost during an outage of the database.
         _set_end(run_task.id, timezone.now(), str(outcome), error)
         run = next(iter(_run(run_task.id)), None)
+        if run is not None:
+            run.has_queue = bool(QueuedMessage.objects.waiting_in(run.session_id))
         if run is not None and not Run.Outcome(run.outcome).is_success:
             QueuedMessage.objects.hold(run.session_id, run.leaf)
     return run

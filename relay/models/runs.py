@@ -96,6 +96,7 @@ class Run(models.Model):
     process = models.CharField(_("process"), max_length=40, blank=True)
 
     objects = RunQuerySet.as_manager()
+    has_queue = True  # whether messages waited in the session when the run ended
 
     class Meta:
         verbose_name = _("run")

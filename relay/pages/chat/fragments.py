@@ -8,12 +8,14 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language
 
 from history.access.permissions import Purpose, find
 from history.db.prepared import prepared
@@ -33,6 +35,7 @@ from relay.runtime.locale import ViewerLocale
 FURTHEST = 1_000  # how far a branch is followed in one step; a page that is further behind catches up with the next
 # Attempts to read a consistent page while others write. Later entries are announced anyway.
 MOST_LOOKS = 4
+RUN_ID = "the-id-of-the-run"  # in parts that are rendered once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +91,7 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
             html = _render_undone_summaries(rows, context) + _rows(rows, context, shown=view.shown, live=live)
         context |= {"after": found.tip, "leaf": found.leaf, **state_at(session, found.tip, run)}
         context |= work_of(session, reader=view.user, leaf=found.leaf)
-        html += render_to_string("chat/live/_session_parts.html", context)
+        html += _session_parts(context)
     outcome = outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
     # If another writer was faster each time, what was read is shown and must not be sent again.
     return PageUpdate(
@@ -101,6 +104,39 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
         and run is None
         and any(row.message.seq > view.shown and isinstance(row.entry, ModelOutput) for row in rows),
     )
+
+
+def _session_parts(context: dict[str, Any]) -> str:
+    """What surrounds the conversation.
+
+    The parts that look the same in nearly all sessions are rendered once per language: templates took most of the CPU
+    of an update.
+    """
+    run, language = context["run"], get_language()
+    is_summarising = bool(run and run.summarising_at)
+    parts = [render_to_string("chat/live/_session_parts.html", context)]
+    parts.append(_composer_actions(language, has_run=run is not None).replace(RUN_ID, str(run.pk) if run else ""))
+    if context["queued"] or context["is_unanswered"]:
+        parts.append(render_to_string("chat/_pending.html", context))
+    else:
+        parts.append(_constant_part("chat/_pending.html", language))
+    if context["plan"] or context["tree"]:
+        parts.append(render_to_string("chat/_agent_activity.html", context))
+    else:
+        parts.append(_constant_part("chat/_agent_activity.html", language))
+    for template in ("chat/_summarising.html", "chat/_summarise.html"):
+        parts.append(_constant_part(template, language, is_summarising=is_summarising))
+    return "".join(parts)
+
+
+@cache
+def _composer_actions(language: str, *, has_run: bool) -> str:
+    return render_to_string("chat/_composer_actions.html", {"run": {"pk": RUN_ID} if has_run else None})
+
+
+@cache
+def _constant_part(template: str, language: str, *, is_summarising: bool = False) -> str:
+    return render_to_string(template, {"run": {"summarising_at": is_summarising}, "can_write": True})
 
 
 def _find_once(view: View) -> PageState:
