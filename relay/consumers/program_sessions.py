@@ -34,7 +34,7 @@ from relay.runtime.memory_layer import Message
 
 logger = logging.getLogger(__name__)
 
-INTERNAL_FIELDS = ("type", "id", "kind", "exchange")  # fields of frames that are internal
+INTERNAL_FIELDS = ("type", "id", "admission", "kind", "exchange")  # fields of frames that are internal
 # How often an open session is checked: whether it may still be read.
 CHECK_SECONDS = 1.0
 Answer = dict[str, Any]

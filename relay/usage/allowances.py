@@ -79,7 +79,7 @@ def spent_today(user: Any) -> Spending:
 def note_message(user: Any) -> None:
     """Count a message that is about to be sent. Raises OverAllowance, and counts nothing, if it is over a limit."""
     limits = limits_of(user)
-    with writing(savepoint=False):
+    with writing():
         # One at a time per user. On SQLite every transaction that writes waits for the one before it anyway.
         if connection.features.has_select_for_update:
             get_user_model().objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk").first()

@@ -124,8 +124,8 @@ def _session_parts(context: dict[str, Any]) -> str:
         parts.append(render_to_string("chat/_agent_activity.html", context))
     else:
         parts.append(_constant_part("chat/_agent_activity.html", language))
-    for template in ("chat/_summarising.html", "chat/_summarise.html"):
-        parts.append(_constant_part(template, language, is_summarising=is_summarising))
+    parts.append(_constant_part("chat/_summarising.html", language, is_summarising=is_summarising))
+    parts.append(_constant_part("chat/_summarise.html", language, is_summarising=is_summarising))
     return "".join(parts)
 
 
