@@ -69,9 +69,9 @@ def prepared(build: Callable[P, QuerySet[Any, Row]]) -> Callable[P, list[Row]]:
 def prepared_update(build: Callable[P, tuple[Rows, dict[str, Any]]]) -> Callable[P, int]:
     """Update the rows of a queryset with these values. Returns how many rows there were."""
 
-    def query_of(*args: Any) -> Query:
+    def query_of(*args: Any) -> Any:
         rows, values = build(*args)  # type: ignore[call-arg]
-        query = rows.query.chain(UpdateQuery)
+        query: Any = rows.query.chain(UpdateQuery)
         query.add_update_values(values)
         return query
 

@@ -78,5 +78,5 @@ def _blobs(bodies: Iterable[str | None]) -> Blobs:
 
 
 @prepared
-def _blobs_named(names: list[str]) -> QuerySet[Blob, tuple[str, bytes]]:
+def _blobs_named(names: list[str]) -> QuerySet[Blob, tuple[str, bytes | memoryview]]:
     return Blob.objects.filter(pk__in=among(names, kind=str)).values_list("sha256", "data")

@@ -114,7 +114,7 @@ def _session_parts(context: dict[str, Any]) -> str:
     """
     run, language = context["run"], get_language()
     is_summarising = bool(run and run.summarising_at)
-    parts = [render_to_string("chat/live/_session_parts.html", context)]
+    parts: list[str] = [render_to_string("chat/live/_session_parts.html", context)]
     parts.append(_composer_actions(language, has_run=run is not None).replace(RUN_ID, str(run.pk) if run else ""))
     if context["queued"] or context["is_unanswered"]:
         parts.append(render_to_string("chat/_pending.html", context))

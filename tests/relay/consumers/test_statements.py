@@ -14,8 +14,8 @@ from relay.runtime import async_db
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import OpenPage, page as page
 
-MOST_FOR_A_QUESTION = 52
-MOST_FOR_AN_END = 38
+MOST_FOR_A_QUESTION = 55
+MOST_FOR_AN_END = 40
 
 
 @asynccontextmanager

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from history.context.values import Context
+from history.dialects import CallOptions
 from history.models import Message
 from relay import conversation
 from relay.runtime import async_db
@@ -126,7 +128,12 @@ async def test_a_later_question_does_not_delay_the_first_token_of_an_earlier_one
     """The model is called for each question before the next one is even stored."""
     called: list[str] = []
     stored_then: list[int] = []
-    talk.scripted(lambda context, options: called.append(context.entries[-1].content) or "Yes.")
+
+    def answer(context: Context, options: CallOptions) -> str:
+        called.append(context.entries[-1].content)
+        return "Yes."
+
+    talk.scripted(answer)
 
     def count() -> int:
         return Message.objects.filter(kind="model_input").count()
