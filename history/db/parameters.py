@@ -80,7 +80,14 @@ def _note_large_values(execute: Callable[..., Any], sql: str, params: Any, many:
 
 
 def _has_large(values: Iterable[object]) -> bool:
-    return any(_size(value) > LARGE for value in (values.values() if isinstance(values, dict) else values))
+    for value in values.values() if isinstance(values, dict) else values:
+        kind = type(value)  # most values are of these types, and this runs for every value of every statement
+        if kind is str or kind is bytes:
+            if len(value) > LARGE:  # type: ignore[arg-type]
+                return True
+        elif kind is not int and value is not None and _size(value) > LARGE:
+            return True
+    return False
 
 
 def _size(value: object) -> int:
