@@ -3,7 +3,7 @@
 Each person has a page open in a session of their own and asks once. Everything that the chat does is counted: reading
 and storing the message, rendering the context, noting the answer, showing it, storing it and showing the end. It is
 measured with people who ask one after the other, with a hundred who ask at the same moment, and with many pages that
-watch one answer. Nobody waits for anybody else: the model answers each call at once. CPU is the server process's own,
+watch one answer. The model answers each call at once. CPU is the server process's own,
 measured in turns with the baseline; clients live in this process.
 """
 

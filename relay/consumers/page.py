@@ -154,7 +154,7 @@ class ChatConsumer(ActionSocket, PageSocket):
     @property
     def run(self) -> str:
         """The run that the page shows, or an empty string."""
-        return str(self.cursor.run) if self.cursor is not None else ""
+        return self.cursor.run_name if self.cursor is not None else ""
 
     async def _show_frame(self, cursor: PageCursor, frame: Frame) -> None:
         answer = cursor.answer

@@ -42,7 +42,7 @@ class RunTask:
     run_subagent: Callable[[TurnInput], Awaitable[Run]]
 
     def __init__(self, turn: TurnInput, *, run_id: UUID) -> None:
-        self.id, self.turn = run_id, turn
+        self.id, self.turn, self._name = run_id, turn, str(run_id)
         self.n = 0
         self.stop_reason = ""
         self.task: asyncio.Task[Run | None] | None = None
@@ -142,7 +142,7 @@ class RunTask:
 
     def _send(self, frame: Frame) -> None:
         """Never waits, so `snapshot` always matches the last frame that was sent."""
-        frame |= {"type": "run.frame", "run": str(self.id), "n": self.n}
+        frame |= {"type": "run.frame", "run": self._name, "n": self.n}
         frame |= {"exchange": str(self._exchange or ""), "after": self._after}
         groups.send_to_session(self.turn.session_id, frame)
 
