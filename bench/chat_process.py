@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import subprocess
@@ -20,7 +19,7 @@ SERVERS = {
     "Daphne": ["daphne", "--bind", "127.0.0.1", "--access-log", os.devnull, "--port", "{port}"],
     "Uvicorn": ["uvicorn", "--log-level", "warning", "--port", "{port}"],
 }
-SETTINGS = {"PARLEY_CHAT_MESSAGES_PER_MINUTE": "0", "PARLEY_DEMO_MODEL": "off", "PARLEY_FIND_LOCAL_MODELS": "off"}
+SETTINGS = {"PARLEY_DEMO_MODEL": "off", "PARLEY_FIND_LOCAL_MODELS": "off"}
 
 
 @contextmanager
@@ -40,10 +39,6 @@ def serving(server: str, folder: Path) -> Iterator[tuple[int, psutil.Process]]:
 
 def cpu_of(process: psutil.Process) -> float:
     return float(sum(process.cpu_times()[:2]))
-
-
-async def ask_server(port: int, path: str) -> str:
-    return await asyncio.to_thread(_fetch, port, path)
 
 
 def _fetch(port: int, path: str) -> str:

@@ -1,9 +1,7 @@
 """What the chat benchmark serves: the whole application with a model that speaks at a set pace, and a bare consumer.
 
 The model lives in the server's own process and costs next to nothing, so that what is measured is ours: reading the
-history, recording, rendering, and sending it to the page. `/ws/bare/` is what all of that is compared with. Calls
-to the model wait while the gate is shut, so that any number of answers can begin together: `/gate/shut`, `/gate/open`,
-and `/gate` returns how many wait.
+history, recording, rendering, and sending it to the page. `/ws/bare/` is what all of that is compared with.
 """
 
 from __future__ import annotations
@@ -21,9 +19,10 @@ from project import asgi
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from bench.chat_text import TOKENS_PER_SECOND, tokens
-from history.answers.events import AnswerEnded, AnswerStarted, Event, TextPiece
+from history.answers.events import AnswerEnded, AnswerStarted, Event, TextPiece, UsageReported
 from history.context.values import Context
 from history.dialects import CallOptions
+from history.entries import Usage
 from relay.providers import registry
 from relay.providers.base import CallNotes, Model
 from tests.relay.providers.scripted import ScriptedProvider
@@ -31,29 +30,8 @@ from tests.relay.providers.scripted import ScriptedProvider
 _answers = count()
 
 
-class Gate:
-    def __init__(self) -> None:
-        self.event, self.waiting = asyncio.Event(), 0
-        self.event.set()
-
-    async def handle_command(self, path: str) -> bytes:
-        if path == "/gate/shut":
-            self.event, self.waiting = asyncio.Event(), 0
-        elif path == "/gate/open":
-            self.event.set()
-        return str(self.waiting).encode()
-
-    def enter(self) -> asyncio.Event:
-        self.waiting += 1
-        return self.event
-
-
-gate = Gate()
-
-
 async def paced() -> AsyncIterator[str]:
     """Tokens when they are due, whether anybody has time for them or not: a server that lags behind gets several."""
-    await gate.enter().wait()
     now = asyncio.get_running_loop().time
     begun = now()
     for number, token in enumerate(tokens(next(_answers)), start=1):
@@ -69,6 +47,7 @@ class PacedModel(ScriptedProvider):
         yield AnswerStarted(model=options.model, provider=self.name)
         async for token in paced():
             yield TextPiece(part="text", text=token)
+        yield UsageReported(usage=Usage(input_tokens=1_000, output_tokens=300, source="provider"))
         yield AnswerEnded(reason="stop")
 
 
@@ -96,8 +75,5 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
     path = scope.get("path", "")
     if scope["type"] == "websocket" and path == "/ws/bare/":
         await bare(scope, receive, send)
-    elif scope["type"] == "http" and path.startswith("/gate"):
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": await gate.handle_command(path)})
     else:
         await asgi.application(scope, receive, send)

@@ -17,6 +17,7 @@ from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
 
 from history.access.key_cache import has_scope
+from history.db.prepared import prepared
 from history.models import ApiKey, Session, SessionQuerySet
 
 Viewer = AbstractBaseUser | AnonymousUser | ApiKey
@@ -115,7 +116,16 @@ def find(viewer: Viewer, session_id: UUID | str, purpose: Purpose) -> Session | 
         name = session_id if isinstance(session_id, UUID) else UUID(session_id)
     except ValueError:
         return None
+    reach = reach_of(viewer, purpose)
+    if reach is not None and reach.owner_id is not None and not _sees_held(viewer, purpose):
+        return next(iter(_own_session(name, reach.owner_id, timezone.now())), None)
     return sessions_for(viewer, purpose).filter(pk=name).first()
+
+
+@prepared
+def _own_session(session_id: UUID, owner_id: int, moment: datetime) -> QuerySet[Session]:
+    """`sessions_for` a user who reaches no sessions of others."""
+    return visible_sessions(Reach(owner_id=owner_id), sees_held=False, moment=moment).filter(pk=session_id)
 
 
 def can_access(viewer: Viewer, purpose: Purpose, session: Session) -> bool:

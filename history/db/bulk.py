@@ -90,13 +90,13 @@ def one_by_one(rows: models.QuerySet[M], *, page: int = 100) -> Iterator[M]:
         found = list(rows.filter(pk__gt=found[-1].pk)[:page])
 
 
-def insert(model: type[M], rows: Sequence[M]) -> None:
+def insert(model: type[M], rows: Sequence[M], *, ignore_conflicts: bool = False) -> None:
     """Insert rows in few statements, like `bulk_create`, and set their primary keys."""
-    if connection.vendor == "postgresql" and len(rows) >= _ROWS_TO_COPY:
+    if connection.vendor == "postgresql" and len(rows) >= _ROWS_TO_COPY and not ignore_conflicts:
         _copy(model, rows)
         return
     for start in range(0, len(rows), _ROWS_PER_STATEMENT):
-        _insert(model, rows[start : start + _ROWS_PER_STATEMENT])
+        _insert(model, rows[start : start + _ROWS_PER_STATEMENT], ignore_conflicts=ignore_conflicts)
 
 
 def update(model: type[M], rows: Sequence[M], names: tuple[str, ...]) -> None:
@@ -110,6 +110,15 @@ def prepare_values(model: type[models.Model], names: tuple[str, ...], values: Se
     """Values of these fields as parameters of a statement of one's own."""
     columns = zip(_columns(model, names), values, strict=True)
     return [value if prepare is None else prepare(value, connection) for (_, prepare), value in columns]
+
+
+def update_where(model: type[M], values: Mapping[str, Any], where: str, parameters: Parameters) -> int:
+    """Write these values into all rows that fit, and return how many they were. `where` is trusted SQL."""
+    columns = _columns(model, tuple(values))
+    with connection.cursor() as cursor:
+        given = [values[name] if prepare is None else prepare(values[name], cursor.db) for name, prepare in columns]
+        cursor.execute(_set_sql(model, tuple(values)) + where, [*given, *parameters])
+        return int(cursor.rowcount)
 
 
 def read(model: type[M], where: str, parameters: Parameters, *, names: frozenset[str] | None = None) -> list[M]:
@@ -133,11 +142,12 @@ def read_locked(model: type[M], pks: Parameters, names: frozenset[str]) -> list[
     return read(model, f"{_quoted(key.column)} IN ({places}) ORDER BY 1{ending}", values, names=names)
 
 
-def _insert(model: type[M], rows: Sequence[M]) -> None:
+def _insert(model: type[M], rows: Sequence[M], *, ignore_conflicts: bool) -> None:
     has_key = rows[0].pk is not None
     names, start, one = _insert_sql(model, has_key, connection.vendor)
     columns = _columns(model, names)
-    ending = "" if has_key else f" RETURNING {_quoted(_field(model, 'pk').column)}"
+    ending = " ON CONFLICT DO NOTHING" if ignore_conflicts else ""
+    ending += "" if has_key else f" RETURNING {_quoted(_field(model, 'pk').column)}"
     with connection.cursor() as cursor:
         parameters = [value for row in rows for value in _values(row, columns, cursor.db)]
         cursor.execute(start + ", ".join([one] * len(rows)) + ending, parameters)
@@ -189,9 +199,13 @@ def _insert_sql(model: type[models.Model], has_key: bool, vendor: str) -> tuple[
 
 @cache
 def _update_sql(model: type[models.Model], names: tuple[str, ...], vendor: str) -> str:
+    return f"{_set_sql(model, names)}{_quoted(_field(model, 'pk').column)} = %s"
+
+
+@cache
+def _set_sql(model: type[models.Model], names: tuple[str, ...]) -> str:
     columns = ", ".join(f"{_quoted(_field(model, name).column)} = %s" for name in names)
-    key = _quoted(_field(model, "pk").column)
-    return f"UPDATE {_quoted(model._meta.db_table)} SET {columns} WHERE {key} = %s"  # noqa: S608 - names of our own
+    return f"UPDATE {_quoted(model._meta.db_table)} SET {columns} WHERE "  # noqa: S608 - names of our own
 
 
 @cache

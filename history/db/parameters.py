@@ -7,8 +7,6 @@ a connection through which a large value went is closed when its thread is done.
 import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
-from types import NoneType
 from typing import Any
 from uuid import UUID
 
@@ -82,11 +80,14 @@ def _note_large_values(execute: Callable[..., Any], sql: str, params: Any, many:
 
 
 def _has_large(values: Iterable[object]) -> bool:
-    given = values.values() if isinstance(values, dict) else values
-    return any(_size(value) > LARGE for value in given if type(value) not in _SMALL)
-
-
-_SMALL = frozenset({int, float, bool, NoneType, datetime, UUID})
+    for value in values.values() if isinstance(values, dict) else values:
+        kind = type(value)  # most values are of these types, and this runs for every value of every statement
+        if kind is str or kind is bytes:
+            if len(value) > LARGE:  # type: ignore[arg-type]
+                return True
+        elif kind is not int and value is not None and _size(value) > LARGE:
+            return True
+    return False
 
 
 def _size(value: object) -> int:

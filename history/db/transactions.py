@@ -27,10 +27,14 @@ _blocks = _Blocks()
 
 
 @contextmanager
-def writing() -> Iterator[None]:
-    """A transaction. Inside another one it is part of that, and durable when that commits."""
+def writing(*, savepoint: bool = True) -> Iterator[None]:
+    """A transaction. Inside another one it is part of that, and durable when that commits.
+
+    Without a `savepoint`, an error in an inner block ends the outer transaction too. That saves two statements where no
+    caller continues after such an error.
+    """
     turn = _turn if connection.vendor == "sqlite" and not connection.in_atomic_block else nullcontext()
-    with turn, transaction.atomic(), _block():
+    with turn, transaction.atomic(savepoint=savepoint), _block():
         yield
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 from uuid import UUID
 
 from django.conf import settings
-from django.db import models
+from django.db import connection, models
 from django.db.models import PROTECT, F, ForeignKey, Q
 from django.urls import reverse
 from django.utils import timezone
@@ -68,7 +68,8 @@ class SessionQuerySet(UndeletableQuerySet["Session"]):
 
     def lock(self, pk: UUID) -> None:
         """Lock one row until the transaction ends, without reading it."""
-        list(self.select_for_update().order_by().filter(pk=pk).values_list("pk"))
+        if connection.features.has_select_for_update:  # SQLite has one writer at a time anyway
+            list(self.select_for_update().order_by().filter(pk=pk).values_list("pk"))
 
     def _clone(self) -> Self:
         rows = super()._clone()  # type: ignore[misc]

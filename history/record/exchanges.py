@@ -12,20 +12,22 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
-from django.db.models import Case, F, When
+from django.db.models import Case, F, QuerySet, When
 from django.db.models.functions import Least
 from django.utils import timezone
 
 from history import redaction
 from history.context.tokens import updated_factor
 from history.db import bulk, packing
+from history.db.prepared import prepared, prepared_update
 from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thaw
 from history.errors import HistoryOff, NoSuchEntry
-from history.models import Blob, Exchange, Message, Session, TokenCalibration
+from history.models import Blob, Exchange, Session, TokenCalibration
 from history.record import counters, daily_counts, projections, recorder, writer
 from history.record.partial_answers import (
     being_stored as being_stored,
@@ -56,7 +58,7 @@ def open_exchange(
     kept = redaction.redacted_json(inputs or {}, redactors) if redactors else {}
     exchange.inputs, blobs = packing.pack_inputs(kept)
     with writing():
-        exchange.save(force_insert=True)
+        bulk.insert(Exchange, [exchange])
         if blobs:
             writer.store_blobs([Blob(sha256=name, data=content, size=len(content)) for name, content in blobs.items()])
             links = [Exchange.blobs.through(exchange_id=exchange.pk, blob_id=name) for name in blobs]
@@ -86,15 +88,13 @@ def finish(
     values |= {"ended_at": timezone.now(), "partial": ""}
     if output and output.usage:
         values["usage"] = packing.clean_json(thaw(entry_to_json(output)["usage"]))
-    rows = Exchange.objects.filter(pk=exchange.pk)
-    running = rows.filter(ended_at=None, **{"heartbeat_at__lt": silent_since} if silent_since else {})
-    lost = rows.filter(end_reason=SERVER_LOST).values_list("message__seq")
     with _locked(exchange):
-        if running.update(**values):
+        if _end_running(exchange, values, silent_since=silent_since):
             appended = _append_answer(exchange, output, end_reason)
             if cost or appended is None:  # a running one has neither usage nor cost, and was not counted
-                daily_counts.count_exchanges(rows)
-        elif output and silent_since is None and (swept := lost.first()):
+                daily_counts.count_exchanges(Exchange.objects.filter(pk=exchange.pk))
+        elif output and silent_since is None and (swept := _lost_answers(exchange.pk)):
+            rows = Exchange.objects.filter(pk=exchange.pk)
             with daily_counts.recounting(exchanges=rows):
                 rows.update(**values)
                 appended = _append_answer(exchange, output, end_reason, swept=swept[0] or 0)
@@ -113,6 +113,19 @@ def finish(
     if appended:
         exchange.message_id = appended.message_id
     return appended
+
+
+def _end_running(exchange: Exchange, values: Mapping[str, Any], *, silent_since: datetime | None) -> bool:
+    if silent_since is not None:
+        running = Exchange.objects.filter(pk=exchange.pk, ended_at=None, heartbeat_at__lt=silent_since)
+        return bool(running.update(**values))
+    pk = Exchange._meta.pk.get_db_prep_value(exchange.pk, connection)
+    return bool(bulk.update_where(Exchange, values, "id = %s AND ended_at IS NULL", [pk]))
+
+
+@prepared
+def _lost_answers(exchange_id: UUID) -> QuerySet[Exchange, int | None]:
+    return Exchange.objects.filter(pk=exchange_id, end_reason=SERVER_LOST).values_list("message__seq", flat=True)
 
 
 def sweep() -> int:
@@ -164,7 +177,7 @@ def _redactors_of(exchange: Exchange) -> Redactors | None:
 @contextmanager
 def _locked(exchange: Exchange) -> Iterator[None]:
     """Lock the session before the exchange, like a removal, so that `finish` and removals take turns."""
-    with writing():
+    with writing(savepoint=False):
         if exchange.session_id and connection.features.has_select_for_update:
             Session.objects.lock(exchange.session_id)
         yield
@@ -190,8 +203,13 @@ def _append_answer(
         appended = _append_after(exchange.session, answer, after=exchange.after, instead_of=swept)
     except HistoryOff:  # the key stores no texts any more
         return None
-    Exchange.objects.filter(pk=exchange.pk).update(message=Message(pk=appended.message_id))
+    _set_message(exchange.pk, appended.message_id)
     return appended
+
+
+@prepared_update
+def _set_message(exchange_id: UUID, message_id: int) -> tuple[QuerySet[Exchange], dict[str, Any]]:
+    return Exchange.objects.filter(pk=exchange_id), {"message": message_id}
 
 
 def _append_after(session: Session, answer: ModelOutput, *, after: int, instead_of: int) -> Appended:
@@ -210,8 +228,14 @@ def _calibrate(exchange: Exchange, output: ModelOutput) -> None:
     usage = output.usage
     if usage is None or usage.source != "provider" or not exchange.estimated_tokens or not usage.input_tokens:
         return
-    row, _ = TokenCalibration.objects.select_for_update().get_or_create(model=exchange.model)
+    found = _locked_calibration(exchange.model)
+    row = found[0] if found else TokenCalibration.objects.select_for_update().get_or_create(model=exchange.model)[0]
     actual = projections.clamp_count(usage.input_tokens)
-    row.factor = updated_factor(row.factor, samples=row.samples, estimated=exchange.estimated_tokens, actual=actual)
-    row.samples += 1
-    row.save()
+    factor = updated_factor(row.factor, samples=row.samples, estimated=exchange.estimated_tokens, actual=actual)
+    values = {"factor": factor, "samples": row.samples + 1, "updated_at": timezone.now()}
+    bulk.update_where(TokenCalibration, values, "model = %s", [exchange.model])
+
+
+@prepared
+def _locked_calibration(model: str) -> QuerySet[TokenCalibration]:
+    return TokenCalibration.objects.select_for_update().filter(model=model)

@@ -9,6 +9,8 @@ from django.db.models import QuerySet
 
 from history.context.messages import dropped_entry
 from history.db.packing import Blobs, blobs_in, unpack
+from history.db.parameters import among
+from history.db.prepared import prepared
 from history.entries import Entry, Node
 from history.models import Blob, Message, Session
 
@@ -65,4 +67,9 @@ def _entry(kind: str, at: Any, body: str | None, blobs: Blobs) -> Entry:
 
 def _blobs(bodies: Iterable[str | None]) -> Blobs:
     names = {name for body in bodies if body is not None for name in blobs_in(body)}
-    return dict(Blob.objects.filter(pk__in=names).values_list("sha256", "data")) if names else {}
+    return dict(_blobs_named(sorted(names))) if names else {}
+
+
+@prepared
+def _blobs_named(names: list[str]) -> QuerySet[Blob, tuple[str, bytes | memoryview]]:
+    return Blob.objects.filter(pk__in=among(names, kind=str)).values_list("sha256", "data")

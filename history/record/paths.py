@@ -11,8 +11,11 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import connection
+from django.db.models import QuerySet
 
 from history.db import bulk
+from history.db.parameters import among
+from history.db.prepared import prepared
 from history.entries import NEVER_PARENTS, HeadMoved, Retracted
 from history.models import Message, Session
 from history.record.loading import entries_of
@@ -152,7 +155,7 @@ def is_on_way(session_id: UUID, seq: int, *, to: int) -> bool:
     way.climb_below(seq, steps=CLIMB_STEPS)
     if way.joins is None or seq > way.joins:
         return seq in way.beside
-    return Message.objects.at(session_id, seq).filter(on_path=True).exists()
+    return bool(is_on_head_path(session_id, seq))
 
 
 def head_at(session: Session, version: int) -> int:
@@ -200,13 +203,24 @@ def descendant_towards(session: Session, seq: int, *, to: int, steps: int) -> in
 
 def behind_notes(session_id: UUID, seq: int) -> int:
     """The entry to continue after: `seq` or the last state entry behind it, unless messages follow that state."""
-    below = Message.objects.of(session_id).possible_parents().order_by("-seq")
     place = seq
-    while child := below.filter(parent_seq=place).values_list("seq", "is_state").first():
-        if not child[1]:
+    while child := _newest_child(session_id, place):
+        if not child[0][1]:
             return seq
-        place = child[0]
+        place = child[0][0]
     return place
+
+
+@prepared
+def _newest_child(session_id: UUID, seq: int) -> QuerySet[Message, tuple[int, bool]]:
+    below = Message.objects.of(session_id).possible_parents().order_by("-seq")
+    return below.filter(parent_seq=seq).values_list("seq", "is_state")[:1]
+
+
+@prepared
+def is_on_head_path(session_id: UUID, seq: int) -> QuerySet[Message, int]:
+    """The entry's number, if it is on the path to the head."""
+    return Message.objects.at(session_id, seq).filter(on_path=True).values_list("seq", flat=True)
 
 
 def retracted_in(session_id: UUID) -> set[int]:
@@ -229,18 +243,22 @@ def _descend(session: Session, seq: int, *, choice: str, through: int, steps: in
 
 def versions_of(session: Session, messages: Sequence[Message]) -> dict[int, list[int]]:
     """Parents with several children: each child is another version of the conversation."""
-    parents = {message.parent_seq for message in messages}
-    rows = (
-        Message.objects.of(session)
-        .filter(parent_seq__in=parents)
+    parents = sorted({message.parent_seq for message in messages})
+    children: defaultdict[int, list[int]] = defaultdict(list)
+    for parent, seq in _children_of(session.pk, parents):
+        children[parent].append(seq)
+    return {parent: found for parent, found in children.items() if len(found) > 1}
+
+
+@prepared
+def _children_of(session_id: UUID, parents: list[int]) -> QuerySet[Message, tuple[int, int]]:
+    return (
+        Message.objects.of(session_id)
+        .filter(parent_seq__in=among(parents, kind=int))
         .possible_parents()
         .order_by("parent_seq", "seq")  # by number alone, SQLite would walk the whole session
         .values_list("parent_seq", "seq")[:SHOWN_BESIDE]
     )
-    children: defaultdict[int, list[int]] = defaultdict(list)
-    for parent, seq in rows:
-        children[parent].append(seq)
-    return {parent: found for parent, found in children.items() if len(found) > 1}
 
 
 def notes_beside(session: Session, messages: Sequence[Message]) -> list[Message]:

@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
@@ -18,6 +19,7 @@ from history.access.permissions import Purpose, sessions_for
 from history.context.messages import NO_RANGE, span_of, summarised_ranges
 from history.context.rendering import reaches_far_enough
 from history.context.values import NO_NOTEBOOK, ContextOptions, Snapshot
+from history.db.prepared import prepared
 from history.entries import (
     CONVERSATION,
     ModelOutput,
@@ -123,15 +125,25 @@ def snapshot(
 ) -> Snapshot:
     """The session along one path. With `options`, older entries that cannot matter under those limits are not read."""
     for _ in range(3):
-        current = Session.objects.only("version", "head").get(pk=session.pk)
-        version = current.version if at_version is None else min(at_version, current.version)
-        end = leaf if leaf is not None else paths.head_at(current, version)
-        if leaf and not Message.objects.at(session, leaf).exists():
+        stored, head = _version_and_head(session.pk)[0]
+        version = stored if at_version is None else min(at_version, stored)
+        end = leaf if leaf is not None else paths.head_at(Session(pk=session.pk, version=stored, head=head), version)
+        if leaf and not _entry(session.pk, leaf):
             raise NoSuchEntry(f"session {session.pk} has no entry {leaf}")
         taken = _take(session, end, version, options)
         if _is_one_path(taken, end):
             return taken
     raise RuntimeError(f"session {session.pk} kept changing its path while a snapshot was taken")
+
+
+@prepared
+def _version_and_head(session_id: UUID) -> QuerySet[Session, tuple[int, int]]:
+    return Session.objects.filter(pk=session_id).values_list("version", "head")
+
+
+@prepared
+def _entry(session_id: UUID, seq: int) -> QuerySet[Message, int]:
+    return Message.objects.at(session_id, seq).values_list("seq", flat=True)
 
 
 def snapshot_behind(session: Session, summary: int, *, leaf: int) -> Snapshot:

@@ -124,7 +124,7 @@ def _insert_blobs(blobs: Sequence[Blob]) -> None:
         )
         execute_bound(sql, [[getattr(blob, name) for name in names] for blob in blobs])
     else:
-        Blob.objects.bulk_create(blobs, ignore_conflicts=True)
+        bulk.insert(Blob, blobs, ignore_conflicts=True)
 
 
 def new_blob(name: str, content: bytes, *, media_type: str) -> Blob:
@@ -180,7 +180,7 @@ def _link_blobs(pending: Sequence[DraftRow]) -> None:
         for row in pending
         for name in {*row.packed.blobs, *row.packed.attachments}
     ]
-    Message.blobs.through.objects.bulk_create(links)
+    bulk.insert(Message.blobs.through, links)
 
 
 def _store_calls(pending: Sequence[DraftRow]) -> None:

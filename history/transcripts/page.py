@@ -7,8 +7,10 @@ from itertools import groupby
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
+from history.db.parameters import among
+from history.db.prepared import prepared
 from history.entries.kinds import CONVERSATION, KINDS, Entry, ModelInput, ModelOutput, Summary, ToolResults
 from history.entries.values import Part, Reasoning, Text, ToolRequest, ToolResult
 from history.errors import NoSuchEntry
@@ -194,8 +196,13 @@ def _set_numbers(rows: Iterable[TranscriptEntry], *, first: int | None) -> None:
 
 def _marks(session: Session, place: TranscriptPosition) -> dict[int, bool]:
     named = [seq for seq in (place.before, place.after, place.at, place.leaf) if seq is not None]
-    rows = Message.objects.of(session).filter(seq__in=named).order_by()
-    return dict(rows.values_list("seq", "on_path")) if named else {}
+    return dict(_numbered(session.pk, named)) if named else {}
+
+
+@prepared
+def _numbered(session_id: UUID, seqs: list[int]) -> QuerySet[Message, tuple[int, bool]]:
+    numbered = Message.objects.of(session_id).filter(seq__in=among(seqs, kind=int)).order_by()
+    return numbered.values_list("seq", "on_path")
 
 
 def _found(session: Session, place: TranscriptPosition, on_path: Mapping[int, bool]) -> TranscriptPosition:

@@ -15,6 +15,8 @@ from django.utils.translation import gettext as _
 
 from history.context.messages import dropped_entry
 from history.db.packing import blobs_in, clean, clean_deep, dump, media_of, unpack
+from history.db.parameters import among
+from history.db.prepared import prepared
 from history.entries import Entry, ModelOutput, ToolsOffered
 from history.models import Blob, Exchange, Message, Session
 from history.text.media_types import media_type_of
@@ -63,12 +65,17 @@ def _entry(message: Message, starts: Mapping[str, bytes]) -> Entry:
 
 
 def _starts(names: set[str]) -> dict[str, bytes]:
-    rows = Blob.objects.filter(pk__in=names).annotate(start=Substr("data", 1, BLOB_BYTES, output_field=BinaryField()))
     found = dict.fromkeys(names, MISSING)
-    for name, start, size in rows.values_list("sha256", "start", "size"):
+    for name, start, size in _read_starts(sorted(names)):
         text = clean(bytes(start).decode("utf-8", "ignore"))
         found[name] = (f"{text}{_CUT}{size}" if size > len(start) else text).encode()
     return found
+
+
+@prepared
+def _read_starts(names: list[str]) -> QuerySet[Blob, tuple[str, bytes, int]]:
+    start = Substr("data", 1, BLOB_BYTES, output_field=BinaryField())
+    return Blob.objects.filter(pk__in=among(names, kind=str)).values_list("sha256", start, "size")
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,15 +104,21 @@ async def call_model(turn: TurnInput, observer: TurnObserver, role: RoleName, le
 
 async def _render(turn: TurnInput, observer: TurnObserver, role: RoleName, route: Route, leaf: int) -> RenderedCall:
     """The next call of a run, from its path; compressed first if it is full or a summary was requested."""
-    leaf, request = await in_database_after_outages(read_updates, observer.id, turn.session_id, leaf)
-    options: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
-    if request is None:
-        rendered = await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **options)
-        if not rendered.is_full:
-            return rendered
-        request = CompressionRequest(why="full")
+    options: Any = {"owner": turn.user, "agent": turn.agent, "role": role, "route": route, "client": turn.client}
+    leaf, found = await in_database_after_outages(_read_updates_and_render, observer.id, turn.session_id, leaf, options)
+    if isinstance(found, RenderedCall) and not found.is_full:
+        return found
+    request = CompressionRequest(why="full") if isinstance(found, RenderedCall) else found
     leaf = await compress(turn, observer, leaf, route=route, request=request)
     return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **options)
+
+
+def _read_updates_and_render(
+    run_id: UUID, session_id: UUID, leaf: int, options: Any
+) -> tuple[int, CompressionRequest | RenderedCall]:
+    """A request to compress, or the call. In one job: a switch of threads costs as much CPU as the statements."""
+    leaf, request = read_updates(run_id, session_id, leaf)
+    return leaf, request or render_call(session_id, leaf=leaf, **options)
 
 
 async def _compress_after_refusal(call: ModelCall, observer: TurnObserver) -> int:

@@ -18,12 +18,14 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils import formats, timezone, translation
 from django.utils.translation import pgettext
 
 from history.context.rendering import environment_text, render_context
 from history.context.tokens import estimate_context
 from history.context.values import RENDERER_VERSION, Context, ContextOptions, RemarkCode
+from history.db.prepared import prepared
 from history.dialects import CallOptions, Switches
 from history.entries import JsonObject, Media
 from history.models import Blob, Exchange, Session, TokenCalibration
@@ -69,9 +71,10 @@ class RenderedCall:
 
 
 def render_call(
-    session_id: UUID, *, leaf: int, agent: Agent, role: RoleName, route: Route, client: JsonObject
+    session_id: UUID, *, owner: User, leaf: int, agent: Agent, role: RoleName, route: Route, client: JsonObject
 ) -> RenderedCall:
-    session = Session.objects.select_related("owner", "api_key").get(pk=session_id)
+    session = find_session(session_id)
+    session.owner = owner
     limits = allowances.check_budget(session.owner)
     around, sources = environment_options(session.owner, session_id, agent)
     shown = ContextOptions(
@@ -116,6 +119,18 @@ def render_call(
     )
 
 
+def find_session(session_id: UUID) -> Session:
+    """Raises DoesNotExist."""
+    for session in _sessions(session_id):
+        return session
+    raise Session.DoesNotExist
+
+
+@prepared
+def _sessions(session_id: UUID) -> QuerySet[Session]:
+    return Session.objects.filter(pk=session_id)
+
+
 def record_call(rendered: RenderedCall, agent: str) -> Exchange:
     route, session = rendered.route, rendered.session
     return exchanges.open_exchange(
@@ -151,8 +166,13 @@ def compression_limit(model: Model, agent: Agent) -> int:
 
 
 def read_calibration(model: str) -> float:
-    known = TokenCalibration.objects.filter(model=model).values_list("factor", flat=True).first()
+    known = next(iter(_factors(model)), None)
     return known if known and known > 0 else 1.0
+
+
+@prepared
+def _factors(model: str) -> QuerySet[TokenCalibration, float]:
+    return TokenCalibration.objects.filter(model=model).values_list("factor", flat=True)
 
 
 def _media_in(context: Context) -> dict[str, bytes]:

@@ -6,7 +6,10 @@ Its row is read when a turn begins and stays as it is until the turn ends.
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.db.models import QuerySet
+
 from history.context.values import Snapshot
+from history.db.prepared import prepared
 from history.entries import Entry, SystemInstructionSet, ToolDefinition, ToolsOffered, thaw
 from history.models import Session
 from relay.errors import NoSuchAgent
@@ -20,7 +23,7 @@ def pick_agent(name: str, *, otherwise: str = "") -> Agent:
     """The agent that a user or client names, or `otherwise` where none is named. Raises NoSuchAgent."""
     if not name:
         return find_agent(otherwise)
-    row = Agent.objects.filter(name=name).first()
+    row = next(iter(_agents_named(name)), None)
     if row is None:
         raise NoSuchAgent(name)
     return row
@@ -28,8 +31,18 @@ def pick_agent(name: str, *, otherwise: str = "") -> Agent:
 
 def find_agent(name: str) -> Agent:
     """The agent of a stored session. If it was deleted since, the default one, or one without tools."""
-    named = Agent.objects.filter(name=name).first() if name else None
-    return named or Agent.objects.filter(is_default=True).first() or Agent.objects.first() or Agent()
+    named = _agents_named(name) if name else []
+    return next(iter(named or _default_agents() or Agent.objects.all()[:1]), None) or Agent()
+
+
+@prepared
+def _agents_named(name: str) -> QuerySet[Agent]:
+    return Agent.objects.filter(name=name)
+
+
+@prepared
+def _default_agents() -> QuerySet[Agent]:
+    return Agent.objects.filter(is_default=True)
 
 
 def callable_agents(agent: Agent) -> list[Agent]:

@@ -8,10 +8,12 @@ from typing import Any, Literal, Protocol, TypeVar
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from history.answers.assembly import Assembler
 from history.answers.events import Event
+from history.db.prepared import prepared, prepared_update
 from history.db.transactions import writing
 from history.entries import Entry, JsonObject, ModelOutput, ToolRequest, ToolResult
 from history.models import Exchange, Message, Session
@@ -145,8 +147,13 @@ def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], after: int
 
 
 def set_leaf(run_id: UUID, leaf: int) -> int:
-    Run.objects.filter(pk=run_id).update(leaf=leaf)
+    _store_leaf(run_id, leaf)
     return leaf
+
+
+@prepared_update
+def _store_leaf(run_id: UUID, leaf: int) -> tuple[QuerySet[Run], dict[str, Any]]:
+    return Run.objects.filter(pk=run_id), {"leaf": leaf}
 
 
 def request_compression(run_id: UUID) -> bool:
@@ -166,11 +173,16 @@ def read_updates(run_id: UUID, session_id: UUID, leaf: int) -> tuple[int, Compre
 
 
 def _take_compression_request(run_id: UUID) -> bool:
-    requested = Run.objects.filter(pk=run_id, compression_asked_at__isnull=False)
-    if not requested.exists():
+    if not _compression_requests(run_id):
         return False
     with writing():
+        requested = Run.objects.filter(pk=run_id, compression_asked_at__isnull=False)
         return bool(requested.update(compression_asked_at=None))
+
+
+@prepared
+def _compression_requests(run_id: UUID) -> QuerySet[Run, UUID]:
+    return Run.objects.filter(pk=run_id, compression_asked_at__isnull=False).values_list("pk", flat=True)
 
 
 def read_leaf(run_id: UUID) -> int:

@@ -26,7 +26,7 @@ from relay.consumers.base import (
 from relay.consumers.sockets import Socket
 from relay.conversation import SendResult
 from relay.models import User
-from relay.runtime.async_db import in_database
+from relay.runtime.async_db import URGENT, admitted, in_database
 from relay.runtime.event_loop import parse_apart
 from relay.runtime.locale import ViewerLocale
 
@@ -49,6 +49,7 @@ class ActionSocket(Socket):
 
     actions: ClassVar[Mapping[str, Action]]
     unlimited: ClassVar[frozenset[str]] = frozenset()  # actions that the rate limit does not count
+    urgent: ClassVar[frozenset[str]] = frozenset({"stop"})  # does not wait behind the questions of others
     user: User
     reader: ViewerLocale
     client: JsonObject
@@ -79,10 +80,8 @@ class ActionSocket(Socket):
                 request = ActionRequest.of(await self._parse(text_data), types=self.actions)
                 if request.type not in self.unlimited and not self.rate.allows_one_more():
                     raise ActionRefused("too_fast", _("Too many messages at once. Wait a few seconds and try again."))
-                await self.check_user()
-                action = self.actions[request.type]
-                session: Any = await self.find_session(request, scope=action.scope) if action.needs_session else None
-                await self.send_result(request, await action.run(self, session, request), session)
+                with admitted(URGENT if request.type in self.urgent else None):
+                    await self._act(request)
         except SlowClient:
             raise
         except SocketClosed:
@@ -91,6 +90,12 @@ class ActionSocket(Socket):
             with self.reader.reading():
                 refused = refusal_of(error)
             await self.send_error(refused, request)
+
+    async def _act(self, request: ActionRequest) -> None:
+        await self.check_user()
+        action = self.actions[request.type]
+        session: Any = await self.find_session(request, scope=action.scope) if action.needs_session else None
+        await self.send_result(request, await action.run(self, session, request), session)
 
     async def _parse(self, text_data: str | None) -> object:
         if text_data is None or len(text_data) > MAX_MESSAGE_CHARS:

@@ -82,12 +82,15 @@ class ChatConsumer(ActionSocket, PageSocket):
         return _("This is too long for one message. Attach it as a file.")
 
     async def check_user(self) -> None:
-        user = await sign_outs.read_current_user(self.scope)
-        session = await in_database(find, user, self.view.session_id, Purpose.WRITE)
+        user, session = await in_database(self._read_access)
         if session is None:
-            await self.close(CloseCode.NOT_SIGNED_IN if not user.is_authenticated else CloseCode.NOT_FOUND)
+            await self.close(CloseCode.NOT_SIGNED_IN if user is None else CloseCode.NOT_FOUND)
             raise SocketClosed
         self.session = session
+
+    def _read_access(self) -> tuple[User | None, Session | None]:
+        user = sign_outs.read_current_user(self.sign_in)
+        return user, find(user, self.view.session_id, Purpose.WRITE) if user is not None else None
 
     async def find_session(self, request: ActionRequest, *, scope: str = "read") -> Session:
         return self.session
@@ -141,7 +144,7 @@ class ChatConsumer(ActionSocket, PageSocket):
             await self.catch_up(because=frame["id"])
             if self.run != run:
                 self.other_runs.add(run)
-            if kind == "ended" and frame["leaf"] == self.view.shown:
+            if kind == "ended" and frame["leaf"] == self.view.shown and self._announced != run:
                 ended = await run_once(("outcome", frame["id"]), partial(in_database, fragments.outcome_of, run))
                 await self._announce(run, ended)
         if self.cursor is not None and run == self.run:
@@ -150,7 +153,7 @@ class ChatConsumer(ActionSocket, PageSocket):
     @property
     def run(self) -> str:
         """The run that the page shows, or an empty string."""
-        return str(self.cursor.run) if self.cursor is not None else ""
+        return self.cursor.run_name if self.cursor is not None else ""
 
     async def _show_frame(self, cursor: PageCursor, frame: Frame) -> None:
         answer = cursor.answer

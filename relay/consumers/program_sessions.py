@@ -34,7 +34,7 @@ from relay.runtime.memory_layer import Message
 
 logger = logging.getLogger(__name__)
 
-INTERNAL_FIELDS = ("type", "id", "kind", "exchange")  # fields of frames that are internal
+INTERNAL_FIELDS = ("type", "id", "admission", "kind", "exchange")  # fields of frames that are internal
 # How often an open session is checked: whether it may still be read.
 CHECK_SECONDS = 1.0
 Answer = dict[str, Any]
@@ -83,10 +83,11 @@ class ProgramSessions(ActionSocket):
                 await self.close(CloseCode.NOT_SIGNED_IN)
                 raise ActionRefused("not_signed_in", str(error)) from error
             return
-        self.user = await sign_outs.read_current_user(self.scope)  # with the permissions of this moment
-        if not self.user.is_authenticated:
+        user = await in_database(sign_outs.read_current_user, sign_outs.sign_in_of(self.user, self.scope))
+        if user is None:
             await self.close(CloseCode.NOT_SIGNED_IN)
             raise ActionRefused("not_signed_in", _("You are signed out."))
+        self.user = user  # with the permissions of this moment
 
     def require_scope(self, scope: str) -> None:
         if self.api_key is not None and not has_scope(self.api_key, scope):

@@ -9,6 +9,7 @@ database is away, the socket stays open and reads what it missed as soon as the 
 
 import asyncio
 import logging
+from contextlib import nullcontext
 from typing import Any, NoReturn
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from relay.consumers.base import DATABASE_AWAY, CloseCode, Outbox, SideTasks, Sl
 from relay.live import groups, sign_outs
 from relay.live.sign_outs import SignIn
 from relay.models import User
+from relay.runtime.async_db import admitted
 from relay.runtime.memory_layer import PROCESS_GROUP, Message
 
 logger = logging.getLogger(__name__)
@@ -63,8 +65,10 @@ class Socket(AsyncWebsocketConsumer):
     async def dispatch(self, message: Message) -> None:
         """Handle one message at a time, also while another task looks for missed frames."""
         try:
+            admission = groups.admission_of(message)
             async with self.turn:
-                await getattr(self, get_handler_name(message))(message)
+                with admitted(admission) if admission is not None else nullcontext():
+                    await getattr(self, get_handler_name(message))(message)
                 if self.has_gap():
                     self.side_tasks.start(self._fill_gap)
         except StopConsumer:

@@ -16,9 +16,11 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from history.db.prepared import prepared
 from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest
 from history.errors import HistoryError
@@ -103,7 +105,7 @@ async def start_answer(session: Session, sent: SendResult, turn: TurnInput | Non
 def send_queued_after(task: asyncio.Task[Run | None]) -> None:
     """A run has ended: if it ended well, send the next message that waits for it."""
     run = None if task.cancelled() else task.result()
-    if run and run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
+    if run and run.has_queue and run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
         start_task(_send_queued_after(run))
 
 
@@ -175,7 +177,7 @@ def _take(
     It is removed and appended in one transaction, or claimed if it is a tool command.
     """
     # Mostly nothing waits. A message that was queued before the run ended is seen: the end waits for its transaction.
-    if not QueuedMessage.objects.filter(session=session_id).exists():
+    if not _queue_of(session_id):
         return None
     with writing():
         owned = Session.objects.select_related("owner").filter(
@@ -202,6 +204,11 @@ def _take(
             return partial(start_answer, session, sent, turn)
         except (RelayError, HistoryError) as error:
             raise _Refused(row, error) from error
+
+
+@prepared
+def _queue_of(session_id: UUID) -> QuerySet[QueuedMessage, int]:
+    return QueuedMessage.objects.filter(session=session_id).values_list("pk", flat=True)[:1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from relay.conversation.queue import ToolCommand, enqueue, send_next, start_answ
 from relay.conversation.turns import Client, MessageDraft, NotPossible, SendResult, ViewerPosition
 from relay.live import runs
 from relay.models import Agent, QueuedMessage, User
-from relay.runtime.async_db import in_database
+from relay.runtime.async_db import admitted, in_database
 from relay.tools.base import all_tools
 from relay.tools.running import answer_all
 from relay.usage import allowances
@@ -40,8 +40,9 @@ async def start_session(user: User, draft: MessageDraft, *, client: Client = EMP
     # Other commands than tools need a conversation.
     if command is not None and not command.is_tool:
         raise NotPossible(help_text(all_tools()))
-    session, filed, work = await in_database(_start, user, draft, client, command)
-    await _carry_out(session, filed, work)
+    with admitted():
+        session, filed, work = await in_database(_start, user, draft, client, command)
+        await _carry_out(session, filed, work)
     return session
 
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from history.context.values import ContextOptions
+from history.db.prepared import prepared
 from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, JsonObject, ModelInput, Part, Text
 from history.errors import NoSuchEntry
@@ -97,7 +99,7 @@ def append_input(
 
     `moving` is the reason for which the head is moved there first, if it is elsewhere.
     """
-    with writing():
+    with writing(savepoint=False):
         before = selectors.snapshot(session, leaf=after, options=LAST_TURN)
         is_elsewhere = bool(moving) and after != read_head(session)
         entries: list[Entry] = [HeadMoved(to=after, reason=moving, at=message.at)] if is_elsewhere else []
@@ -129,7 +131,12 @@ def append_message(
 
 
 def read_head(session: Session) -> int:
-    return Session.objects.values_list("head", flat=True).get(pk=session.pk)
+    return _heads(session.pk)[0]
+
+
+@prepared
+def _heads(session_id: UUID) -> QuerySet[Session, int]:
+    return Session.objects.filter(pk=session_id).values_list("head", flat=True)
 
 
 def choose_model(session: Session, picked: str) -> str:
@@ -172,8 +179,8 @@ def find_insert_position(session_id: UUID, seen: ViewerPosition) -> InsertPositi
     if run is None:
         return InsertPosition(seen.after)
     # A message that waited for this run was sent at its end: the writer saw it in the queue.
-    while following := Run.objects.filter(follows=run.pk).first():
-        run = following
+    while following := _runs_following(run.pk):
+        run = following[0]
     if run.ended_at is None:
         return InsertPosition(run.leaf, run)
     return InsertPosition(behind_notes(session_id, run.leaf))
@@ -205,15 +212,30 @@ def is_unanswered(session: Session, tip: int, run: Run | None) -> bool:
     """Whether a chat ends at `tip` with a message that has no answer: it was stopped or lost before its first word."""
     if run is not None or session.source != Session.Source.CHAT:
         return False
-    last = Message.objects.at(session, tip).first()
-    while last and last.is_state:
-        last = Message.objects.at(session, last.parent_seq).first()
-    return last is not None and last.kind == ModelInput.kind and not last.is_internal
+    last = _facts_of(session.pk, tip)
+    while last and last[0][0]:
+        last = _facts_of(session.pk, last[0][1])
+    return bool(last) and last[0][2] == ModelInput.kind and not last[0][3]
+
+
+@prepared
+def _facts_of(session_id: UUID, seq: int) -> QuerySet[Message, tuple[bool, int, str, bool]]:
+    return Message.objects.at(session_id, seq).values_list("is_state", "parent_seq", "kind", "is_internal")
 
 
 def _run_shown(session_id: UUID, seen: ViewerPosition) -> Run | None:
-    run = Run.objects.filter(pk=seen.run, session=session_id).first() if seen.run else None
+    run = next(iter(_run_in(session_id, seen.run)), None) if seen.run else None
     return run if run and _is_within(run, seen.after) else None
+
+
+@prepared
+def _run_in(session_id: UUID, run_id: UUID) -> QuerySet[Run]:
+    return Run.objects.filter(pk=run_id, session=session_id)
+
+
+@prepared
+def _runs_following(run_id: UUID) -> QuerySet[Run]:
+    return Run.objects.filter(follows=run_id)[:1]
 
 
 def _run_ended(session_id: UUID, seen: ViewerPosition) -> Run | None:
@@ -221,7 +243,7 @@ def _run_ended(session_id: UUID, seen: ViewerPosition) -> Run | None:
 
     Or the writer saw its end, and in the queue the message that has been sent since.
     """
-    if seen.on_leaf or seen.after == Session.objects.values_list("head", flat=True).get(pk=session_id):
+    if seen.on_leaf or seen.after == _heads(session_id)[0]:
         return None
     ended = Run.objects.filter(session=session_id, ended_at__isnull=False, origin__lte=seen.after, leaf__gte=seen.after)
     for run in ended.order_by("-started_at")[:MOST_RUNS]:

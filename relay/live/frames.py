@@ -47,7 +47,7 @@ class FrameCursor:
     """What a viewer has seen of a run: frame `n` is the last one; `ahead` are frames after a gap."""
 
     def __init__(self, run: UUID, *, n: int = 0) -> None:
-        self.run, self.n = run, n
+        self.run, self.run_name, self.n = run, str(run), n
         self.ahead: dict[int, Frame] = {}
 
     @property

@@ -7,12 +7,14 @@ Redis only sockets of this process are reached.
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
 from channels.layers import get_channel_layer
 
+from relay.runtime.async_db import Admission, current_admission
 from relay.runtime.memory_layer import Message
 
 SESSION_CHANGED: Message = {"type": "session.changed"}
@@ -33,6 +35,7 @@ _sessions: dict[UUID, OpenSession] = {}
 _lock = threading.Lock()
 
 
+@lru_cache(maxsize=4_096)  # the text of a UUID took 3 % of the CPU while answers are streamed
 def session_group(session_id: UUID | str) -> str:
     return f"session.{session_id}"
 
@@ -83,6 +86,11 @@ def send_to_session(session_id: UUID, message: Message) -> None:
     _send(session_group(session_id), message)
 
 
+def admission_of(message: Message) -> Admission | None:
+    """None for messages of other processes, which have numbers of their own."""
+    return message.get("admission") if message.get("id", "").startswith(_PROCESS) else None
+
+
 def send_to_user(user_id: int, message: Message) -> None:
     _send(user_group(user_id), message)
 
@@ -103,8 +111,15 @@ def is_degraded() -> bool:
 
 
 def _send(group: str, message: Message) -> None:
-    """Each message has an id, by which its receivers share the work that it causes (`run_once`)."""
-    _layer().send_to_group(group, {**message, "id": f"{_PROCESS}-{next(_numbers)}"})
+    """Each message has an id, by which its receivers share the work that it causes (`run_once`).
+
+    That work has the admission of the request that changed something. A socket handles one message at a time, so every
+    message has it.
+    """
+    message = {**message, "id": f"{_PROCESS}-{next(_numbers)}"}
+    if (admission := current_admission()) is not None:
+        message["admission"] = admission
+    _layer().send_to_group(group, message)
 
 
 def _layer() -> Any:

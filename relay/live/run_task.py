@@ -22,7 +22,7 @@ from relay.live import groups
 from relay.live.frames import Frame, Piece, RunSnapshot, StoredEntry, merge_pieces, piece_of, pieces_of
 from relay.models import Run
 from relay.models.agents import RoleName
-from relay.runtime.async_db import in_database, in_database_after_outages
+from relay.runtime.async_db import end_admission, in_database, in_database_after_outages
 
 # Seconds between two frames with text. It grows with the number of sockets, up to the maximum.
 MIN_INTERVAL, INTERVAL_PER_SOCKET, MAX_INTERVAL = 0.05, 0.0025, 1.0
@@ -40,7 +40,7 @@ class RunTask:
     run_subagent: Callable[[TurnInput], Awaitable[Run]]
 
     def __init__(self, turn: TurnInput, *, run_id: UUID) -> None:
-        self.id, self.turn = run_id, turn
+        self.id, self.turn, self._name = run_id, turn, str(run_id)
         self.n = 0
         self.stop_reason = ""
         self.task: asyncio.Task[Run | None] | None = None
@@ -56,6 +56,7 @@ class RunTask:
     # Called by the agent's loop (`relay.agents.turn.TurnObserver`).
 
     async def on_call(self, exchange: Exchange, assembler: Assembler, *, model: str, role: RoleName) -> None:
+        end_admission()
         self._exchange, self._assembler, self._after = exchange.pk, assembler, exchange.after
         self._retry, self._model, self._role = None, model, role
         self._send_next("opened", model=model, role=role)
@@ -139,7 +140,7 @@ class RunTask:
 
     def _send(self, frame: Frame) -> None:
         """Never waits, so `snapshot` always matches the last frame that was sent."""
-        frame |= {"type": "run.frame", "run": str(self.id), "n": self.n}
+        frame |= {"type": "run.frame", "run": self._name, "n": self.n}
         frame |= {"exchange": str(self._exchange or ""), "after": self._after}
         groups.send_to_session(self.turn.session_id, frame)
 

@@ -9,13 +9,17 @@ process writes that into its row, which the process of the run reads once a seco
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
-from uuid import UUID, uuid4
+from typing import Any
+from uuid import UUID
 
 from django.db.models import Q
 from django.utils import timezone
 
+from history.db import bulk
 from history.db.parameters import among
+from history.db.prepared import prepared, prepared_update
 from history.db.transactions import writing
 from history.models import Session
 from relay.agents import loop
@@ -24,6 +28,7 @@ from relay.errors import RelayError
 from relay.live import groups
 from relay.live.run_task import RunTask, local_tasks
 from relay.models import QueuedMessage, Run
+from relay.models.runs import RunQuerySet
 from relay.runtime import process_locks
 from relay.runtime.async_db import in_database, in_database_after_outages
 from relay.runtime.event_loop import start_task
@@ -36,11 +41,11 @@ OnEnd = Callable[[asyncio.Task[Run | None]], None]
 
 def create_run(turn: TurnInput, *, follows: UUID | None = None) -> UUID:
     """The row of a run. `follows`: the run whose end sent the message that this one answers."""
-    with writing():
-        run = Run.objects.create(
-            pk=uuid4(),
+    with writing(savepoint=False):
+        run = bulk.new(
+            Run,
             session_id=turn.session_id,
-            owner=turn.user,
+            owner_id=turn.user.pk,
             agent=turn.agent.name,
             model=turn.model,
             origin=turn.leaf,
@@ -48,7 +53,8 @@ def create_run(turn: TurnInput, *, follows: UUID | None = None) -> UUID:
             follows=follows,
             process=process_locks.name_here(),
         )
-    return run.pk
+        bulk.insert(Run, [run])
+    return run.id
 
 
 async def start_run(
@@ -122,12 +128,24 @@ def _store_end(run_task: RunTask, outcome: Run.Outcome, error: str) -> Run | Non
         # A message that is sent at this moment is queued before this, or sees that the run has ended.
         Session.objects.lock(run_task.turn.session_id)
         # The sweeper may have ended the run as lost during an outage of the database.
-        open_or_lost = Q(ended_at=None) | Q(outcome=Run.Outcome.LOST)
-        Run.objects.filter(open_or_lost, pk=run_task.id).update(ended_at=timezone.now(), outcome=outcome, error=error)
-        run = Run.objects.filter(pk=run_task.id).first()
+        _set_end(run_task.id, timezone.now(), str(outcome), error)
+        run = next(iter(_run(run_task.id)), None)
+        if run is not None:
+            run.has_queue = bool(QueuedMessage.objects.waiting_in(run.session_id))
         if run is not None and not Run.Outcome(run.outcome).is_success:
             QueuedMessage.objects.hold(run.session_id, run.leaf)
     return run
+
+
+@prepared_update
+def _set_end(run_id: UUID, now: datetime, outcome: str, error: str) -> tuple[RunQuerySet, dict[str, Any]]:
+    open_or_lost = Q(ended_at=None) | Q(outcome=Run.Outcome.LOST)
+    return Run.objects.filter(open_or_lost, pk=run_id), {"ended_at": now, "outcome": outcome, "error": error}
+
+
+@prepared
+def _run(run_id: UUID) -> RunQuerySet:
+    return Run.objects.filter(pk=run_id)
 
 
 def _notify_other_pages(turn: TurnInput) -> None:

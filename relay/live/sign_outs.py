@@ -9,16 +9,16 @@ import hashlib
 import threading
 from collections import Counter
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, cast
+from datetime import datetime
+from typing import Any
 
-from channels.auth import get_user
-from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.contrib.sessions.models import Session as SignInRow
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from history.db.parameters import among
+from history.db.prepared import prepared
 from relay.live import groups
 from relay.models import User
 
@@ -42,10 +42,14 @@ _lock = threading.Lock()
 
 def register(user: User, scope: Any) -> SignIn:
     """The sign-in of a socket that is opened; `unregister` it when the socket ends."""
-    sign_in = SignIn(user.pk, scope["session"].session_key or "", user.password)
+    sign_in = sign_in_of(user, scope)
     with _lock:
         _open[sign_in] += 1
     return sign_in
+
+
+def sign_in_of(user: User, scope: Any) -> SignIn:
+    return SignIn(user.pk, scope["session"].session_key or "", user.password)
 
 
 def unregister(sign_in: SignIn) -> None:
@@ -61,10 +65,21 @@ def local_users() -> set[int]:
         return {sign_in.user_id for sign_in in _open}
 
 
-async def read_current_user(scope: Any) -> Any:
-    """The user of this moment. The scope has the one of the handshake."""
-    fresh = import_module(settings.SESSION_ENGINE).SessionStore(scope["session"].session_key)
-    return await get_user(cast(Any, {**scope, "session": fresh}))
+def read_current_user(sign_in: SignIn) -> User | None:
+    """The user of an open socket as of this moment. None: the sign-in has ended, by the rule of the job below."""
+    if not _valid_sign_ins(sign_in.key, timezone.now()):
+        return None
+    return next(iter(_valid_users(sign_in.user_id, sign_in.password)), None)
+
+
+@prepared
+def _valid_sign_ins(key: str, now: datetime) -> QuerySet[SignInRow, str]:
+    return SignInRow.objects.filter(session_key=key, expire_date__gt=now).values_list("session_key", flat=True)
+
+
+@prepared
+def _valid_users(user_id: int, password: str) -> QuerySet[User]:
+    return get_user_model().objects.filter(pk=user_id, password=password, is_active=True)
 
 
 def on_sign_out(*, request: Any, user: User, **_: Any) -> None:

@@ -10,6 +10,8 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from history.db.parameters import among
+from history.db.prepared import prepared
 from history.db.transactions import writing
 from history.models import Exchange, Session
 from history.record import exchanges
@@ -32,7 +34,7 @@ class RunQuerySet(models.QuerySet["Run"]):
 
     def running_in(self, session_id: UUID) -> "list[Run]":
         """Oldest first."""
-        return list(self.running().filter(session=session_id).order_by("started_at"))
+        return _running_in(session_id)
 
     def recently_ended_in(self, session_id: UUID) -> set[UUID]:
         ended = self.ended().filter(session=session_id).order_by("-started_at")
@@ -43,8 +45,8 @@ class RunQuerySet(models.QuerySet["Run"]):
         return list(lost.values_list("pk", flat=True)) if run_ids else []
 
     def sessions_running(self, session_ids: Iterable[UUID]) -> set[UUID]:
-        wanted = set(session_ids)
-        return set(self.running().filter(session__in=wanted).values_list("session", flat=True)) if wanted else set()
+        wanted = list(session_ids)
+        return set(_sessions_running(wanted)) if wanted else set()
 
 
 class Run(models.Model):
@@ -90,6 +92,7 @@ class Run(models.Model):
     process = models.CharField(_("process"), max_length=40, blank=True)
 
     objects = RunQuerySet.as_manager()
+    has_queue = True  # whether messages waited in the session when the run ended
 
     class Meta:
         verbose_name = _("run")
@@ -134,11 +137,29 @@ class Run(models.Model):
         return begun if others.exists() else calls
 
 
+@prepared
+def _running_in(session_id: UUID) -> RunQuerySet:
+    return Run.objects.running().filter(session=session_id).order_by("started_at")
+
+
+@prepared
+def _sessions_running(session_ids: list[UUID]) -> models.QuerySet[Run, UUID]:
+    return Run.objects.running().filter(session__in=among(session_ids)).order_by().values_list("session", flat=True)
+
+
+@prepared
+def _queue_of(session_id: UUID) -> "QueuedMessageQuerySet":
+    return QueuedMessage.objects.filter(session=session_id).order_by("pk")
+
+
 class QueuedMessageQuerySet(models.QuerySet["QueuedMessage"]):
+    def waiting_in(self, session_id: UUID) -> "list[QueuedMessage]":
+        """Oldest first."""
+        return _queue_of(session_id)
+
     def followers_of(self, session_id: UUID, leaf: int) -> "list[QueuedMessage]":
         """The queue of the conversation that ends at `leaf`, oldest first, without messages for other branches."""
-        rows = self.filter(session=session_id).order_by("pk")
-        return [row for row in rows if is_on_way(session_id, row.after, to=leaf)]
+        return [row for row in _queue_of(session_id) if is_on_way(session_id, row.after, to=leaf)]
 
     def sendable(self, session_id: UUID, leaf: int) -> "list[QueuedMessage]":
         """The same without those that were refused."""

@@ -18,6 +18,7 @@ from django.shortcuts import redirect, render
 from history.access.permissions import Purpose, sessions_for
 from history.access.reasons import mark_readings_seen, who_read
 from history.context.tokens import calibrate
+from history.db.prepared import prepared
 from history.entries import ModelInput, ModelOutput, SystemInstructionSet
 from history.http import HtmxRequest, user_action, user_page
 from history.models import Exchange, Message, Session, ToolCall
@@ -222,12 +223,19 @@ def plan_of(session: Session, *, leaf: int | None = None) -> TaskPlan | None:
 
 def tree_of(session: Session, *, reader: Any) -> Branch | None:
     """The tree around this session, as far as the reader may see it. None without other sessions."""
+    if session.parent_id is None and not _has_children(session.pk):
+        return None
     root = _root_of(session, reader)
     children = _below(root, reader)
     if not children:
         return None
     ids = {root.pk, *(child.pk for those in children.values() for child in those)}
     return _branch(root, children, current=session.pk, working=Run.objects.sessions_running(ids))
+
+
+@prepared
+def _has_children(session_id: UUID) -> QuerySet[Session, UUID]:
+    return Session.objects.filter(parent_id=session_id).order_by().values_list("pk", flat=True)[:1]
 
 
 def _root_of(session: Session, reader: Any) -> Session:

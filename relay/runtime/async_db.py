@@ -2,14 +2,22 @@
 
 Django's own way, one thread for everything that is "thread sensitive", would let a page that is rendered hold up every
 running answer, and a connection for each call would cost more than most calls.
+
+Jobs wait in the order of the requests that they belong to (`Admission`), not in their own. A question takes several
+jobs until the model is called. If those of a hundred questions took turns, the first one would be answered no sooner
+than the last. A request that waits for something else (a budget, the end of an outage) has no job here and holds up
+none. Nothing has to be released.
 """
 
 import asyncio
+import heapq
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -32,11 +40,57 @@ FIRST_DELAY, LONGEST_DELAY = 0.1, 2.0
 P = ParamSpec("P")
 T = TypeVar("T")
 
+Admission = int  # the place of a request among all of this process; jobs of the lowest one are done first
+URGENT: Admission = 0
+
 _pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix=THREAD_NAMES)
+_numbers = itertools.count(1)
+_admission: ContextVar[Admission | None] = ContextVar("admission", default=None)
+_waiting: list[tuple[Admission, int, Future[Any], Callable[[], Any]]] = []
+_lock = threading.Lock()
+
+
+@contextmanager
+def admitted(admission: Admission | None = None) -> Iterator[None]:
+    """Everything in this block, and in tasks that it starts, belongs to one request, by default to a new one."""
+    token = _admission.set(next(_numbers) if admission is None else admission)
+    try:
+        yield
+    finally:
+        _admission.reset(token)
+
+
+def current_admission() -> Admission | None:
+    return _admission.get()
+
+
+def end_admission() -> None:
+    """What this task does from now on waits behind the requests that have come meanwhile."""
+    _admission.set(None)
 
 
 async def in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    return await asyncio.get_running_loop().run_in_executor(_pool, partial(_connection()(work), *args, **kwargs))
+    return await asyncio.wrap_future(_submit(partial(_connection()(work), *args, **kwargs)))
+
+
+def _submit(work: Callable[[], T]) -> Future[T]:
+    future: Future[T] = Future()
+    number, admission = next(_numbers), _admission.get()
+    with _lock:
+        heapq.heappush(_waiting, (number if admission is None else admission, number, future, work))
+    _pool.submit(_run_first)
+    return future
+
+
+def _run_first() -> None:
+    with _lock:
+        _, _, future, work = heapq.heappop(_waiting)
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - raised where the result is awaited
+        future.set_exception(error)
 
 
 async def in_database_after_outages(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -73,7 +127,7 @@ async def _after_outages(first: Callable[[], T], again: Callable[[], T]) -> T:
 
 def begin_in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> None:
     """Does not wait. `work` handles its own errors."""
-    _pool.submit(partial(_connection()(work), *args, **kwargs))
+    _submit(partial(_connection()(work), *args, **kwargs))
 
 
 @contextmanager

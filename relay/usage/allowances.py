@@ -12,11 +12,14 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.db.models import Count, Q, Sum
+from django.db import connection
+from django.db.models import Count, QuerySet, Sum
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _, gettext_lazy
 
+from history.db import bulk
+from history.db.prepared import prepared, prepared_delete
 from history.db.transactions import writing
 from history.models import ApiKey, Session
 from relay.errors import BudgetReserved, OverAllowance
@@ -53,10 +56,18 @@ class UserLimits:
 
 def limits_of(user: Any) -> UserLimits:
     """Limits of a user, or of a user's id: their own, else those of the settings."""
-    own = Allowance.objects.filter(user=user).first() or Allowance()
+    own = next(iter(_allowance_of(getattr(user, "pk", user))), None) or _NO_ALLOWANCE
     names = ("messages_per_minute", "tokens_per_day", "cost_per_day")
     general = {name: getattr(settings, f"PARLEY_CHAT_{name.upper()}") for name in names}
     return UserLimits(**general | {name: value for name in names if (value := getattr(own, name)) is not None})
+
+
+_NO_ALLOWANCE = Allowance()
+
+
+@prepared
+def _allowance_of(user_id: int) -> QuerySet[Allowance]:
+    return Allowance.objects.filter(user=user_id)
 
 
 def spent_today(user: Any) -> Spending:
@@ -70,12 +81,13 @@ def note_message(user: Any) -> None:
     limits = limits_of(user)
     with writing():
         # One at a time per user. On SQLite every transaction that writes waits for the one before it anyway.
-        get_user_model().objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk").first()
+        if connection.features.has_select_for_update:
+            get_user_model().objects.select_for_update(no_key=True).filter(pk=user.pk).values_list("pk").first()
         now = timezone.now()
-        RecentMessage.objects.filter(user=user).exclude(_about(now)).delete()
+        _forget_old_messages(user.pk, now - MINUTE, now + MINUTE)
         _check_pace(user, limits, now)
         _check_budget(user, limits)
-        RecentMessage.objects.create(user=user, at=now)
+        bulk.insert(RecentMessage, [RecentMessage(user_id=user.pk, at=now)])
         tables.add_owner_day(user.pk, today(), NO_USE, messages=1)
 
 
@@ -115,16 +127,24 @@ def reserved_text(error: BudgetReserved) -> str:
 def _check_pace(user: Any, limits: UserLimits, now: datetime) -> None:
     if not limits.messages_per_minute:
         return
-    recent = RecentMessage.objects.filter(_about(now), user=user).order_by("-at")
-    # The message that must become older than a minute.
-    oldest = recent.values_list("at", flat=True)[limits.messages_per_minute - 1 : limits.messages_per_minute].first()
-    if oldest is not None:
+    recent = _recent_messages(getattr(user, "pk", user), now - MINUTE, now + MINUTE)
+    if len(recent) >= limits.messages_per_minute:
+        # The message that must become older than a minute.
+        oldest = recent[limits.messages_per_minute - 1]
         raise OverAllowance(what=MESSAGES, until=min(oldest, now) + MINUTE)
 
 
-def _about(now: datetime) -> Q:
-    """The last minute, and the next one, where another machine's clock may be; beyond it a clock was set back."""
-    return Q(at__gt=now - MINUTE, at__lt=now + MINUTE)
+# The last minute, and the next one, where another machine's clock may be; beyond it a clock was set back.
+@prepared
+def _recent_messages(user_id: int, after: datetime, before: datetime) -> QuerySet[RecentMessage, datetime]:
+    """Newest first. Their number is limited by the limit itself."""
+    recent = RecentMessage.objects.filter(user=user_id, at__gt=after, at__lt=before)
+    return recent.order_by("-at").values_list("at", flat=True)
+
+
+@prepared_delete
+def _forget_old_messages(user_id: int, after: datetime, before: datetime) -> QuerySet[RecentMessage]:
+    return RecentMessage.objects.filter(user=user_id).exclude(at__gt=after, at__lt=before)
 
 
 def _check_budget(user: Any, limits: UserLimits) -> None:

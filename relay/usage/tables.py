@@ -76,7 +76,7 @@ def add_digested(amounts: Iterable[tuple[int, int, float, Use]]) -> None:
 
 
 def add_owner_day(owner: int, day: date, use: Use, *, messages: int = 0) -> None:
-    with writing(), connection.cursor() as cursor:
+    with writing(savepoint=False), connection.cursor() as cursor:
         cursor.execute(ADD_OWNER_DAY, _owner_row(owner, day, use, messages=messages))
 
 

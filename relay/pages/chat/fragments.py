@@ -8,16 +8,20 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
+from django.utils.translation import get_language
 
 from history.access.permissions import Purpose, find
+from history.db.prepared import prepared
 from history.entries import ModelOutput, Retracted
 from history.models import Message, Session
-from history.record.paths import is_on_way, newest_descendant
+from history.record.paths import is_on_head_path, is_on_way, newest_descendant
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
 from relay.conversation.turns import is_unanswered
 from relay.live.answer_html import AnswerCursor, Change
@@ -31,6 +35,7 @@ from relay.runtime.locale import ViewerLocale
 FURTHEST = 1_000  # how far a branch is followed in one step; a page that is further behind catches up with the next
 # Attempts to read a consistent page while others write. Later entries are announced anyway.
 MOST_LOOKS = 4
+RUN_ID = "the-id-of-the-run"  # in parts that are rendered once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +78,7 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
     found = _find_once(view)
     for _ in range(MOST_LOOKS - 1):
         # Repeat the queries if an entry was stored between them.
-        if found.session.version == Session.objects.values_list("version", flat=True).get(pk=view.session_id):
+        if found.session.version == _version(view.session_id)[0]:
             break
         found = _find_once(view)
     session, page, run = found.session, found.page, found.run
@@ -86,7 +91,7 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
             html = _render_undone_summaries(rows, context) + _rows(rows, context, shown=view.shown, live=live)
         context |= {"after": found.tip, "leaf": found.leaf, **state_at(session, found.tip, run)}
         context |= work_of(session, reader=view.user, leaf=found.leaf)
-        html += render_to_string("chat/live/_session_parts.html", context)
+        html += _session_parts(context)
     outcome = outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
     # If another writer was faster each time, what was read is shown and must not be sent again.
     return PageUpdate(
@@ -101,8 +106,43 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
     )
 
 
+def _session_parts(context: dict[str, Any]) -> str:
+    """What surrounds the conversation.
+
+    The parts that look the same in nearly all sessions are rendered once per language: templates took most of the CPU
+    of an update.
+    """
+    run, language = context["run"], get_language()
+    is_summarising = bool(run and run.summarising_at)
+    parts: list[str] = [render_to_string("chat/live/_session_parts.html", context)]
+    parts.append(_composer_actions(language, has_run=run is not None).replace(RUN_ID, str(run.pk) if run else ""))
+    if context["queued"] or context["is_unanswered"]:
+        parts.append(render_to_string("chat/_pending.html", context))
+    else:
+        parts.append(_constant_part("chat/_pending.html", language))
+    if context["plan"] or context["tree"]:
+        parts.append(render_to_string("chat/_agent_activity.html", context))
+    else:
+        parts.append(_constant_part("chat/_agent_activity.html", language))
+    parts.append(_constant_part("chat/_summarising.html", language, is_summarising=is_summarising))
+    parts.append(_constant_part("chat/_summarise.html", language, is_summarising=is_summarising))
+    return "".join(parts)
+
+
+@cache
+def _composer_actions(language: str, *, has_run: bool) -> str:
+    return render_to_string("chat/_composer_actions.html", {"run": {"pk": RUN_ID} if has_run else None})
+
+
+@cache
+def _constant_part(template: str, language: str, *, is_summarising: bool = False) -> str:
+    return render_to_string(template, {"run": {"summarising_at": is_summarising}, "can_write": True})
+
+
 def _find_once(view: View) -> PageState:
-    session = Session.objects.select_related("owner").get(pk=view.session_id)
+    session = _stored_session(view.session_id)[0]
+    if session.owner_id == view.user.pk:
+        session.owner = view.user
     leaf = _current_leaf(session, view.leaf)
     tip = session.head if leaf is None else leaf
     run = next((run for run in Run.objects.running_in(session.pk) if run.leaf == tip), None)
@@ -116,7 +156,7 @@ def _find_once(view: View) -> PageState:
 
 def _current_leaf(session: Session, leaf: int | None) -> int | None:
     """A branch is followed to its end; one that has become the path is followed as the path."""
-    if leaf is None or Message.objects.at(session, leaf).filter(on_path=True).exists():
+    if leaf is None or is_on_head_path(session.pk, leaf):
         return None
     return newest_descendant(session, leaf, steps=FURTHEST)
 
@@ -124,13 +164,13 @@ def _current_leaf(session: Session, leaf: int | None) -> int | None:
 def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
     """Whether what the page shows last is on the way to where it is going."""
     if leaf is None:
-        return Message.objects.at(session, seq).filter(on_path=True).exists()
+        return bool(is_on_head_path(session.pk, seq))
     return is_on_way(session.pk, seq, to=leaf)
 
 
 def outcome_of(run_id: str) -> str:
     """How a run has ended. One that only had to summarise has no answer."""
-    run = Run.objects.filter(pk=run_id).first()
+    run = next(iter(_run(UUID(run_id))), None)
     if run is None or run.outcome != Run.Outcome.DONE or _has_answered(run):
         return run.outcome if run else ""
     return "summarised" if run.leaf > run.origin else "not summarised"
@@ -140,10 +180,30 @@ def _has_answered(run: Run) -> bool:
     """Its last entry is the answer, unless a summary came after it."""
     place = run.leaf
     while place > run.origin:
-        kind, place = Message.objects.values_list("kind", "parent_seq").get(session=run.session_id, seq=place)
+        kind, place = _kind_and_parent(run.session_id, place)[0]
         if kind == ModelOutput.kind:
             return True
     return False
+
+
+@prepared
+def _version(session_id: UUID) -> QuerySet[Session, int]:
+    return Session.objects.filter(pk=session_id).values_list("version", flat=True)
+
+
+@prepared
+def _stored_session(session_id: UUID) -> QuerySet[Session]:
+    return Session.objects.filter(pk=session_id)
+
+
+@prepared
+def _run(run_id: UUID) -> QuerySet[Run]:
+    return Run.objects.filter(pk=run_id)
+
+
+@prepared
+def _kind_and_parent(session_id: UUID, seq: int) -> QuerySet[Message, tuple[str, int]]:
+    return Message.objects.at(session_id, seq).values_list("kind", "parent_seq")
 
 
 def _render_undone_summaries(rows: Sequence[TranscriptEntry], context: dict[str, Any]) -> str:
@@ -169,7 +229,7 @@ def state_at(session: Session, tip: int, run: Run | None) -> dict[str, Any]:
     """What surrounds the conversation that ends at `tip`, where `run` is answering: stop or send, what waits."""
     return {
         "run": run,
-        "queued": QueuedMessage.objects.filter(session=session.pk),
+        "queued": QueuedMessage.objects.waiting_in(session.pk),
         "is_waited_for": run is None and has_open_call(session),
         "is_unanswered": is_unanswered(session, tip, run),
     }

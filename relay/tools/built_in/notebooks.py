@@ -11,8 +11,11 @@ from uuid import UUID
 
 from django.contrib.auth import get_user_model
 from django.db.models import OuterRef, QuerySet, Subquery
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from history.access.permissions import Reach, visible_sessions
+from history.db.prepared import prepared
 from history.db.transactions import writing
 from history.entries import NotebookSet
 from history.models import Message, Session
@@ -107,8 +110,13 @@ def contents(owner: User) -> dict[str, str]:
 
 
 def _session_of(owner: User, agent: str) -> Session | None:
-    sessions = selectors.sessions_owned_by(owner).filter(source=Session.Source.NOTEBOOK, agent=agent)
-    return sessions.order_by("created_at", "pk").first()
+    return next(iter(_sessions_of(owner.pk, agent, timezone.now())), None)
+
+
+@prepared
+def _sessions_of(owner_id: int, agent: str, now: datetime) -> QuerySet[Session]:
+    own = visible_sessions(Reach(owner_id=owner_id), sees_held=False, moment=now)
+    return own.filter(source=Session.Source.NOTEBOOK, agent=agent).order_by("created_at", "pk")[:1]
 
 
 def _newest(session: Session | None) -> Notebook:

@@ -23,7 +23,7 @@ from history.record import recorder
 from relay.consumers import sockets as base
 from relay.live import groups
 from relay.routing import sockets
-from relay.runtime import async_db, event_loop
+from relay.runtime import async_db
 from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import cookie_of, empty_session, open_page
@@ -155,7 +155,7 @@ async def test_a_session_that_stays_locked_holds_up_no_other(talk: Talk, monkeyp
     talk.scripted("First", "Second")
     await talk.begin("one")
     await talk.until_ended()
-    monkeypatch.setattr(event_loop, "LOCK_SECONDS", 0.3)
+    monkeypatch.setattr(async_db, "LOCK_SECONDS", 0.3)
     await asyncio.to_thread(close_connections)
     with psycopg.connect(live_settings.DATABASE_URL, dbname=connection.settings_dict["NAME"]) as other:
         other.execute("SELECT 1 FROM history_session WHERE id = %s FOR UPDATE", [talk.session.pk])

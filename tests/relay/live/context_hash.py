@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from hashlib import sha256
+from typing import Any
 from uuid import UUID
 
 import django
 
 
 def main(session_id: UUID, leaf: int) -> None:
+    from history.models import Session
     from relay.agents.requests import render_call
     from relay.agents.settings import find_agent
     from relay.providers.http import Route
@@ -19,7 +21,8 @@ def main(session_id: UUID, leaf: int) -> None:
 
     provider = ScriptedProvider("Not used.", models=SMALL)
     route = Route(provider=provider, model=provider.models[0])
-    made = render_call(session_id, leaf=leaf, agent=find_agent(""), role="executor", route=route, client={})
+    options: Any = {"agent": find_agent(""), "role": "executor", "route": route, "client": {}}
+    made = render_call(session_id, owner=Session.objects.get(pk=session_id).owner, leaf=leaf, **options)
     sys.stdout.write(sha256(context_to_bytes(made.context)).hexdigest())
 
 
