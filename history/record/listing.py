@@ -5,7 +5,7 @@ a page that is not full with the place to continue.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -57,12 +57,15 @@ class SessionPage(NamedTuple):
     next_before: ListCursor | None
 
 
-def list_sessions(sessions: QuerySet[Session], *, before: ListCursor | None = None, limit: int = 50) -> SessionPage:
-    """One page of `sessions`, which are those that the viewer may see and has asked for."""
+def list_sessions(
+    sessions: QuerySet[Session], *, before: ListCursor | None = None, limit: int = 50, only: Sequence[str] = ()
+) -> SessionPage:
+    """One page of `sessions`, which are those that the viewer may see and has asked for. `only` names the columns."""
     found = sessions.order_by("-last_activity_at", "-id")
     if before is not None:
         found = found.filter(older_than(before))
-    rows = list(found.select_related("owner", "api_key")[: limit + 1])
+    found = found.only(*only) if only else found.select_related("owner", "api_key")
+    rows = list(found[: limit + 1])
     last = rows[limit - 1] if len(rows) > limit else None
     return SessionPage(rows[:limit], ListCursor(last.last_activity_at, last.pk) if last else None)
 

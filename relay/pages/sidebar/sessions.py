@@ -35,6 +35,8 @@ PAGE = 30
 MOST_PINNED = 100
 TITLES = 8
 HITS = 20
+# The columns that a row shows.
+SHOWN = ("title", "source", "client", "pinned_at", "archived_at", "hidden_at", "last_activity_at")
 SOURCES = (Session.Source.CHAT, Session.Source.RELAY, Session.Source.IMPORT)
 
 
@@ -82,8 +84,9 @@ def read_sidebar_page(
     """A page of the list. The first one starts with sessions just deleted and pinned ones."""
     mine = sidebar_sessions(person)
     kept = mine.filter(archived_at=None, pinned_at=None) if not archived else mine.filter(archived_at__isnull=False)
-    page = list_sessions(kept, before=before, limit=PAGE)
-    pinned = [] if archived or before else list(mine.filter(archived_at=None, pinned_at__isnull=False)[:MOST_PINNED])
+    page = list_sessions(kept, before=before, limit=PAGE, only=SHOWN)
+    at_top = mine.filter(archived_at=None, pinned_at__isnull=False).only(*SHOWN)
+    pinned = [] if archived or before else list(at_top[:MOST_PINNED])
     rows = rows_of([*pinned, *page.sessions], current=current)
     days = [Day(_("Pinned"), rows[: len(pinned)])] if pinned else []
     days += _by_day(rows[len(pinned) :], after=before)
