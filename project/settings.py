@@ -203,7 +203,7 @@ TEMPLATES = [
         "DIRS": [BASE_DIR / "templates"],
         "APP_DIRS": True,
         "OPTIONS": {
-            "builtins": ["history.templatetags.fragments"],
+            "builtins": ["history.templatetags.fragments", "project.templatetags.bundles"],
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
