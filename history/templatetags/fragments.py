@@ -32,7 +32,7 @@ OVERHEAD = 500  # of a key and its place, as characters
 @register.simple_tag
 @lru_cache(maxsize=100)
 def icon(name: str) -> SafeString:
-    return mark_safe(render_to_string("partials/icon.html", {"name": name}).strip())  # noqa: S308 - rendered
+    return mark_safe(render_to_string("partials/icon.html", {"name": name}))  # noqa: S308 - rendered
 
 
 @register.filter

@@ -86,7 +86,7 @@ class TranscriptEntry:
 
     @property
     def cache_key(self) -> str | None:
-        """A hash of everything that its templates get with this row. The advice about a failed answer depends on more."""
+        """A hash of everything that this row shows. None for failed answers: advice about them depends on more."""
         shown = (self, *self.notes)
         if any(row.message.status != Message.Status.COMPLETE for row in shown):
             return None
