@@ -84,7 +84,7 @@ class CachedNode(template.Node):
         values = tuple(part.resolve(context) for part in self.parts)
         if settings.DEBUG or None in values:
             return self.nodelist.render(context)
-        key = (self.name, values, *_surroundings(context))
+        key = (self.name, values, _surroundings(context))
         html = fragments.get(key)
         if html is None:
             html = self.nodelist.render(context)
@@ -93,8 +93,13 @@ class CachedNode(template.Node):
 
 
 def _surroundings(context: template.Context) -> tuple[Any, ...]:
-    zone = timezone.get_current_timezone()
-    return translation.get_language(), str(zone), timezone.localdate(timezone=zone), get_script_prefix()
+    """Read once per page: it takes as long as ten fragments."""
+    known: tuple[Any, ...] | None = getattr(context, "_surroundings", None)
+    if known is None:
+        zone = timezone.get_current_timezone()
+        known = (translation.get_language(), str(zone), timezone.localdate(timezone=zone), get_script_prefix())
+        context._surroundings = known  # type: ignore[attr-defined]
+    return known
 
 
 @register.tag

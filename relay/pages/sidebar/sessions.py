@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -100,7 +100,10 @@ def read_sidebar_page(
 
 def just_deleted(person: Any) -> QuerySet[Session]:
     """Sessions for which the list offers Undo."""
-    return sessions_deleted_by(person, since=timezone.now() - UNDO - SLOW_NETWORK).order_by("-hidden_at")
+    since = timezone.now() - UNDO - SLOW_NETWORK
+    if not Session.objects.deleted().filter(owner_id=person.pk, hidden_at__gt=since).exists():
+        return Session.objects.none()  # nearly always, and much cheaper than the whole rule
+    return sessions_deleted_by(person, since=since).order_by("-hidden_at")
 
 
 def in_trash(person: Any) -> QuerySet[Session]:
@@ -120,9 +123,18 @@ def rows_of(sessions: Sequence[Session], *, current: UUID | None = None) -> tupl
 
 def _by_day(rows: Iterable[Row], *, after: ListCursor | None) -> Iterator[Day]:
     """Group by day. The first heading is left out if the page before ended with it."""
-    now = timezone.now()
+    now, zone = timezone.now(), timezone.get_current_timezone()
+    labels: dict[date, str] = {}
+
+    def label_of(row: Row) -> str:
+        moment = row.session.last_activity_at
+        day = moment.astimezone(zone).date()
+        if day not in labels:
+            labels[day] = day_label(moment, now=now)
+        return labels[day]
+
     last_label = day_label(after.at, now=now) if after else ""
-    for label, group in groupby(rows, key=lambda row: day_label(row.session.last_activity_at, now=now)):
+    for label, group in groupby(rows, key=label_of):
         yield Day("" if label == last_label else label, tuple(group))
 
 
