@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
-from django.db.models.functions import Greatest, Left, Length
+from django.db.models import Q, QuerySet, TextField
+from django.db.models.functions import Cast, Greatest, Left, Length
 
 from history.entries import EMPTY
 from history.models import Session, SessionQuerySet, ToolCall
@@ -58,14 +58,19 @@ class SessionPage(NamedTuple):
 
 
 def list_sessions(
-    sessions: QuerySet[Session], *, before: ListCursor | None = None, limit: int = 50, only: Sequence[str] = ()
+    sessions: QuerySet[Session],
+    *,
+    before: ListCursor | None = None,
+    limit: int = 50,
+    related: Sequence[str] = ("owner", "api_key"),
+    only: Sequence[str] = (),
 ) -> SessionPage:
     """One page of `sessions`, which are those that the viewer may see and has asked for. `only` names the columns."""
     found = sessions.order_by("-last_activity_at", "-id")
     if before is not None:
         found = found.filter(older_than(before))
-    found = found.only(*only) if only else found.select_related("owner", "api_key")
-    rows = list(found[: limit + 1])
+    found = found.select_related(*related) if related else found
+    rows = list(found.only(*only)[: limit + 1])
     last = rows[limit - 1] if len(rows) > limit else None
     return SessionPage(rows[:limit], ListCursor(last.last_activity_at, last.pk) if last else None)
 
@@ -83,8 +88,9 @@ def ids_titled(sessions: QuerySet[Session], typed: str, *, among: int) -> Iterat
     if not words:
         return iter(())
     sessions = sessions.whose_title_is_visible() if isinstance(sessions, SessionQuerySet) else sessions
-    newest = sessions.order_by("-last_activity_at", "-id").values_list("pk", "title")
-    return (pk for pk, title in newest[:among] if all(word in title.casefold() for word in words))
+    # Django takes longer to make the ids UUIDs than to compare the titles.
+    newest = sessions.order_by("-last_activity_at", "-id").values_list(Cast("pk", TextField()), "title")
+    return (UUID(pk) for pk, title in newest[:among] if all(word in title.casefold() for word in words))
 
 
 def older_than(place: ListCursor) -> Q:

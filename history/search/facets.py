@@ -61,7 +61,8 @@ def newest_hits(
     """Counts among the newest hits only, to bound the cost; the session of each hit; whether there are no others."""
     request = build_request(viewer, query, filters)
     newest, read_on = take(request, FACET_COLUMNS, among) if request else ([], None)
-    return _seen(newest), [as_uuid(row[1]) for row in newest], read_on is None
+    ids = {text: as_uuid(text) for text in {row[1] for row in newest}}
+    return _seen(newest), [ids[row[1]] for row in newest], read_on is None
 
 
 def _seen(newest: Iterable[Any]) -> dict[str, Counter[Value]]:

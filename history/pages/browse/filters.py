@@ -19,7 +19,8 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db.models import QuerySet
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast
 from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date
@@ -129,6 +130,8 @@ MOST_CALLS = 2_000
 COLUMNS = {"source": "source", "key": "api_key_id", "owner": "owner_id", "agent": "agent", "model": "model"}
 TICKED = ("source", "owner", "agent", "model", "status")
 
+_ID_TEXT = Cast("pk", TextField())  # Django takes longer to make the ids UUIDs than to read the rows
+
 Counts = Counter[Any]  # of values; keys and owners are ids
 
 
@@ -161,13 +164,13 @@ Counting = Callable[[BrowseQuery], Spread]
 
 
 def spread_of_sessions(sessions: QuerySet[Session]) -> Spread:
-    columns = ("pk", "error_count", *COLUMNS.values())
+    columns = (_ID_TEXT, "error_count", *COLUMNS.values())
     newest = list(sessions.order_by("-last_activity_at", "-id").values_list(*columns)[: AMONG + 1])
     rows = newest[:AMONG]
     places = enumerate(COLUMNS, 2)
     counts: dict[str, Counts] = {name: Counter(row[place] for row in rows if row[place]) for place, name in places}
     return Spread(
-        counts=counts | {"tool": count_tools([row[0] for row in rows[:TOOL_SESSIONS]])},
+        counts=counts | {"tool": count_tools([UUID(row[0]) for row in rows[:TOOL_SESSIONS]])},
         number=len(rows),
         sessions=len(rows),
         errors=sum(bool(row[1]) for row in rows),
@@ -177,7 +180,8 @@ def spread_of_sessions(sessions: QuerySet[Session]) -> Spread:
 
 def count_tools(sessions: Sequence[UUID]) -> Counts:
     """In how many of these sessions each tool was called; only the first 2,000 calls are read."""
-    calls = ToolCall.objects.filter(session_id__in=sessions).order_by().values_list("session_id", "name")[:MOST_CALLS]
+    calls = ToolCall.objects.filter(session_id__in=sessions).order_by()
+    calls = calls.values_list(Cast("session_id", TextField()), "name")[:MOST_CALLS]
     return Counter(name for _session, name in set(calls))
 
 

@@ -4,11 +4,13 @@ Results are sessions by last activity, or messages by the search engine, a page 
 """
 
 import time
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
@@ -26,13 +28,19 @@ from history.models import AuditEvent, Session
 from history.pages.browse import filters
 from history.pages.browse.filters import BrowseQuery
 from history.pages.charts import headlines
-from history.record.listing import ListCursor, find_by_title, list_sessions
+from history.record.listing import ListCursor, ids_titled, list_sessions
 from history.search import Hit, newest_hits, search
 
 PAGE = 30
 HITS = 20
 TITLES = 5
 TITLES_AMONG = 1_000
+# What a row shows.
+ROW_COLUMNS = (
+    *("title", "source", "client", "parent_id", "hidden_at", "hold", "archived_at", "last_activity_at", "created_at"),
+    *("model", "agent", "message_count", "tool_call_count", "error_count", "input_tokens", "output_tokens", "cost"),
+    *("owner__username", "owner__first_name", "owner__last_name", "api_key__name"),
+)
 
 
 class HitGroup(NamedTuple):
@@ -58,7 +66,9 @@ class BrowseResults:
 def read_results(viewer: Viewer, query: BrowseQuery) -> BrowseResults:
     if query.is_search:
         return _find_messages(viewer, query)
-    page = list_sessions(_listed(viewer, query), before=ListCursor.read_or_none(query.before), limit=PAGE)
+    page = list_sessions(
+        _listed(viewer, query), before=ListCursor.read_or_none(query.before), limit=PAGE, only=ROW_COLUMNS
+    )
     return BrowseResults(sessions=tuple(page.sessions), next_before=str(page.next_before or ""))
 
 
@@ -92,23 +102,21 @@ def _listed(viewer: Viewer, query: BrowseQuery) -> QuerySet[Session]:
 
 def _find_messages(viewer: Viewer, query: BrowseQuery) -> BrowseResults:
     page = search(viewer, query.words, filters=query.filters, before=query.message, limit=HITS)
-    groups = tuple(_groups(viewer, page.hits))
-    listed = {group.session.pk for group in groups}
-    titles: Sequence[Session] = ()
+    titled: list[UUID] = []
     # Own sessions and those opened with a reason. Titles have no tool and no status.
     if query.message is None and query.words and not (query.tool or query.status):
-        titles = find_by_title(_conversations(viewer, query), query.words, limit=TITLES, among=TITLES_AMONG)
+        titled = list(islice(ids_titled(_conversations(viewer, query), query.words, among=TITLES_AMONG), TITLES))
+    ids = {hit.session_id for hit in page.hits}
+    sessions = Session.objects.select_related("owner", "api_key").only(*ROW_COLUMNS).in_bulk({*ids, *titled})
     return BrowseResults(
-        titles=tuple(session for session in titles if session.pk not in listed),
-        groups=groups,
+        titles=tuple(sessions[pk] for pk in titled if pk in sessions and pk not in ids),
+        groups=tuple(_groups(viewer, page.hits, sessions)),
         next_before="" if page.next_before is None else str(page.next_before),
     )
 
 
-def _groups(viewer: Viewer, hits: Sequence[Hit]) -> Iterable[HitGroup]:
-    ids = {hit.session_id for hit in hits}
-    sessions = Session.objects.select_related("owner", "api_key").in_bulk(ids)
-    readable = readable_without_reason(viewer, ids)
+def _groups(viewer: Viewer, hits: Sequence[Hit], sessions: Mapping[UUID, Session]) -> Iterable[HitGroup]:
+    readable = readable_without_reason(viewer, {hit.session_id for hit in hits})
     for pk in dict.fromkeys(hit.session_id for hit in hits):
         if pk in sessions:
             if pk not in readable:
