@@ -164,8 +164,8 @@ Counting = Callable[[BrowseQuery], Spread]
 
 
 def spread_of_sessions(sessions: QuerySet[Session]) -> Spread:
-    columns = (_ID_TEXT, "error_count", *COLUMNS.values())
-    newest = list(sessions.order_by("-last_activity_at", "-id").values_list(*columns)[: AMONG + 1])
+    rows_newest_first = sessions.order_by("-last_activity_at", "-id")
+    newest = list(rows_newest_first.values_list(_ID_TEXT, "error_count", *COLUMNS.values())[: AMONG + 1])
     rows = newest[:AMONG]
     places = enumerate(COLUMNS, 2)
     counts: dict[str, Counts] = {name: Counter(row[place] for row in rows if row[place]) for place, name in places}
@@ -181,8 +181,8 @@ def spread_of_sessions(sessions: QuerySet[Session]) -> Spread:
 def count_tools(sessions: Sequence[UUID]) -> Counts:
     """In how many of these sessions each tool was called; only the first 2,000 calls are read."""
     calls = ToolCall.objects.filter(session_id__in=sessions).order_by()
-    calls = calls.values_list(Cast("session_id", TextField()), "name")[:MOST_CALLS]
-    return Counter(name for _session, name in set(calls))
+    names = calls.values_list(Cast("session_id", TextField()), "name")[:MOST_CALLS]
+    return Counter(name for _session, name in set(names))
 
 
 def facets_for(query: BrowseQuery, spread: Spread, *, count: Counting, sees_others: bool) -> tuple[Facet, ...]:

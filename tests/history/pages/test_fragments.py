@@ -122,7 +122,7 @@ def _expressions(value: Any, *, is_top: bool = True) -> Iterator[FilterExpressio
     """All expressions of a node itself, without those of the nodes in it."""
     if isinstance(value, FilterExpression):
         yield value
-    elif isinstance(value, Node) and is_top or isinstance(value, TokenBase):
+    elif (isinstance(value, Node) and is_top) or isinstance(value, TokenBase):
         for name, one in vars(value).items():
             if name != "parent":
                 yield from _expressions(one, is_top=False)
@@ -171,6 +171,7 @@ def test_the_key_of_every_fragment_holds_everything_that_it_shows() -> None:
 )
 def test_a_forgotten_part_of_a_key_is_found(source: str) -> None:
     [node] = Template(source).nodelist.get_nodes_by_type(CachedNode)
+    assert isinstance(node, CachedNode)
     assert Usage(node).missing
 
 
