@@ -90,7 +90,9 @@ def ids_titled(sessions: QuerySet[Session], typed: str, *, among: int) -> Iterat
     sessions = sessions.whose_title_is_visible() if isinstance(sessions, SessionQuerySet) else sessions
     # Django takes longer to make the ids UUIDs than to compare the titles.
     newest = sessions.order_by("-last_activity_at", "-id").values_list(Cast("pk", TextField()), "title")
-    return (UUID(pk) for pk, title in newest[:among] if all(word in title.casefold() for word in words))
+    first, *others = words
+    folded = ((pk, title.casefold()) for pk, title in newest[:among])
+    return (UUID(pk) for pk, title in folded if first in title and all(word in title for word in others))
 
 
 def older_than(place: ListCursor) -> Q:

@@ -170,13 +170,17 @@ def read_page(viewer: Viewer, query: BrowseQuery) -> dict[str, Any]:
 
 def read_rows(viewer: Viewer, query: BrowseQuery) -> dict[str, Any]:
     results = read_results(viewer, query)
+    rights = {
+        "sees_others": can_access_others(viewer, Purpose.LIST),
+        "reads_others": can_access_others(viewer, Purpose.READ),
+        "deletes_others": can_access_others(viewer, Purpose.DELETE),
+    }
     return {
         "query": query,
         "results": results,
         "more": query.link(before=results.next_before) if results.next_before else "",
-        "sees_others": can_access_others(viewer, Purpose.LIST),
-        "reads_others": can_access_others(viewer, Purpose.READ),
-        "deletes_others": can_access_others(viewer, Purpose.DELETE),
+        **rights,
+        "viewer_key": (viewer.pk, query.archived, *rights.values()),  # what a row depends on besides its session
     }
 
 
@@ -194,10 +198,13 @@ def _ranges(query: BrowseQuery) -> list[tuple[str, str, bool]]:
 def just_deleted_by(user: Viewer) -> QuerySet[Session]:
     """Sessions that this user deleted in the last seconds, also those of other users."""
     since = timezone.now() - UNDO - SLOW_NETWORK
+    recent = Session.objects.deleted().filter(hidden_at__gt=since)
+    if not recent.exists():  # nearly always
+        return Session.objects.none()
     newest = AuditEvent.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
     hidden = AuditEvent.objects.filter(seq__gt=newest - LAST_EVENTS, action="hide", actor=user.pk, at__gt=since)
     ids = [pk for pk in hidden.values_list("session", flat=True) if pk]
-    return Session.objects.deleted().filter(pk__in=ids, hidden_at__gt=since).order_by("-hidden_at")
+    return recent.filter(pk__in=ids).order_by("-hidden_at")
 
 
 def note_archiving(store: MutableMapping[str, Any], ids: Iterable[str], *, archived: bool) -> None:

@@ -33,8 +33,12 @@ READS = {
     "attachment_url": ("pk",),
     "advice_for": ("source",),
 }
+VERBS = ("sees", "reads", "deletes")
 # A row whose advice depends on more has no key.
-STANDS_FOR = {"row.cache_key": {"row", "user"}}
+STANDS_FOR = {
+    "row.cache_key": {"row", "user"},
+    "browse.viewer_key": {"user.pk", "browse.query.archived", *(f"browse.{verb}_others" for verb in VERBS)},
+}
 # Only `include … with` inside a fragment sets these.
 INNER = {"oob", "undated", "found_by_title", "may_come", "is_bad", "text_path", "seq", "path", "is_message_text"}
 LOCAL = "(local)"
