@@ -30,6 +30,7 @@ from history.pages.browse.filters import BrowseQuery
 from history.pages.charts import headlines
 from history.record.listing import ListCursor, ids_titled, list_sessions
 from history.search import Hit, newest_hits, search
+from history.search.finding import as_uuid
 
 PAGE = 30
 HITS = 20
@@ -77,7 +78,7 @@ def count_spread(viewer: Viewer, query: BrowseQuery) -> filters.Spread:
         return filters.spread_of_sessions(_listed(viewer, query))
     counts, of_hits, is_all = newest_hits(viewer, query.words, filters=query.filters, among=filters.AMONG)
     sessions = list(dict.fromkeys(of_hits))
-    counts["tool"] = filters.count_tools(sessions[: filters.TOOL_SESSIONS])
+    counts["tool"] = filters.count_tools([as_uuid(pk) for pk in sessions[: filters.TOOL_SESSIONS]])
     return filters.Spread(counts=counts, number=len(of_hits), sessions=len(sessions), is_all=is_all)
 
 
