@@ -218,10 +218,13 @@ def _options(labels: Mapping[str, object], counter: Counts | None, picked: Colle
 
 def keys_for(viewer: Viewer, spread: Spread, query: BrowseQuery, *, sees_others: bool) -> tuple[Option, ...]:
     """The keys to choose from: the viewer's own, or all keys for viewers who see other users' sessions."""
-    keys = ApiKey.objects.all() if sees_others else ApiKey.objects.filter(owner_id=viewer.pk)
+    if sees_others:
+        keys = ApiKey.objects.select_related("owner").only("name", "prefix", "owner__username")
+    else:
+        keys = ApiKey.objects.filter(owner_id=viewer.pk).only("name", "prefix")
     counter = spread.counts.get("key", Counter())
     options = []
-    for key in keys.select_related("owner").order_by("name", "pk")[:200]:
+    for key in keys.order_by("name", "pk")[:200]:
         label = f"{key.name} · {key.owner.get_username()}" if sees_others else key.name
         options.append(Option(key.prefix, label, counter[key.pk], key.prefix == query.key))
     return tuple(options)
