@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-PARTS = ("pages", "admin", "record", "importing", "verify", "exporting", "purge")
+PARTS = ("pages", "page_cpu", "admin", "record", "importing", "verify", "exporting", "purge")
 
 
 def main() -> int:
@@ -97,7 +97,7 @@ def _set_up(folder: str, url: str) -> None:
 
 def _run(given: argparse.Namespace, folder: str, url: str) -> int:
     _set_up(folder, url)
-    from bench import admin, exporting, importing, measure, pages, record
+    from bench import admin, exporting, importing, measure, page_cpu, pages, record
     from bench.load import load
 
     with_few = admin.before(Path(folder))
@@ -107,6 +107,7 @@ def _run(given: argparse.Namespace, folder: str, url: str) -> int:
     table.add(measure.Line("loading", given.messages / loaded.seconds, "/s", note=f"{loaded.seconds:.0f} s"))
     work: dict[str, Callable[[], None]] = {
         "pages": lambda: pages.measure(loaded, table, rounds=given.rounds),
+        "page_cpu": lambda: page_cpu.measure(loaded, table, rounds=given.rounds),
         "admin": lambda: admin.measure(with_few, table, rounds=given.rounds),
         "record": lambda: record.measure(loaded, table, rounds=given.rounds),
         "importing": lambda: importing.measure(table, folder, messages=max(given.messages // 10, 1_000)),

@@ -196,7 +196,7 @@ def charts(request: HttpRequest) -> HttpResponse:
 class Series(NamedTuple):
     label: str
     number: int  # of its colour and dashes: the same value has the same ones in every chart
-    values: list[Number]
+    values: tuple[Number, ...]
     line: str  # as points of an SVG polyline
 
 
@@ -206,8 +206,8 @@ class Chart(NamedTuple):
     unit: str  # count, tokens, seconds, dollars
     total_words: str
     total: Number
-    series: list[Series]
-    rows: list[tuple[date, tuple[Number, ...]]]
+    series: tuple[Series, ...]
+    rows: tuple[tuple[date, tuple[Number, ...]], ...]
     note: str
 
 
@@ -240,9 +240,11 @@ def _draw_charts(points: Points, totals: Sums, query: ChartQuery) -> list[Chart]
             measures = whole.get(name, [(total_words, measure)])
             lines = [(word, [one(sums) for sums in points.whole()]) for word, one in measures]
         top = max((value for _word, values in lines for value in values if value), default=0)
-        drawn = [Series(word, number, values, _line(values, top)) for number, (word, values) in enumerate(lines, 1)]
-        series = [one for one in drawn if any(one.values)] or drawn[:1]
-        rows = list(zip(points.days, zip(*(one.values for one in series), strict=True), strict=False))
+        drawn = [
+            Series(word, number, tuple(values), _line(values, top)) for number, (word, values) in enumerate(lines, 1)
+        ]
+        series = tuple(one for one in drawn if any(one.values)) or tuple(drawn[:1])
+        rows = tuple(zip(points.days, zip(*(one.values for one in series), strict=True), strict=False))
         return Chart(name, title, unit, total_words, measure(totals), series, rows, note)
 
     is_answered = query.by in ("model", "agent")

@@ -14,7 +14,7 @@ from django.contrib.auth import get_user_model
 from history.access.permissions import Viewer
 from history.models import ApiKey, ToolCall
 from history.record import search_rows
-from history.search.finding import MANY, Count, SearchRequest, as_uuid, build_request, count, take
+from history.search.finding import MANY, Count, SearchRequest, build_request, count, take
 from history.search.queries import SessionQuery
 
 VALUES = 12  # of a facet are counted, the most frequent first
@@ -57,11 +57,14 @@ def named_facets(counts: Facets) -> Facets:
 
 def newest_hits(
     viewer: Viewer, query: str, *, among: int, filters: SessionQuery
-) -> tuple[dict[str, Counter[Value]], list[UUID], bool]:
-    """Counts among the newest hits only, to bound the cost; the session of each hit; whether there are no others."""
+) -> tuple[dict[str, Counter[Value]], list[UUID | str], bool]:
+    """Counts among the newest hits only, to bound the cost; the session of each hit; whether there are no others.
+
+    SQLite returns ids as text (`as_uuid`).
+    """
     request = build_request(viewer, query, filters)
     newest, read_on = take(request, FACET_COLUMNS, among) if request else ([], None)
-    return _seen(newest), [as_uuid(row[1]) for row in newest], read_on is None
+    return _seen(newest), [row[1] for row in newest], read_on is None
 
 
 def _seen(newest: Iterable[Any]) -> dict[str, Counter[Value]]:

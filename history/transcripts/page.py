@@ -1,5 +1,6 @@
 """One page of a transcript: entries, tool calls with results, versions, links."""
 
+import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -73,6 +74,15 @@ class TranscriptEntry:
     @property
     def template(self) -> str:
         return f"history/entries/{self.entry.kind if self.entry.kind in KINDS else 'unknown'}.html"
+
+    @property
+    def cache_key(self) -> str | None:
+        """A hash of everything that this row shows. None for failed answers: advice about them depends on more."""
+        shown = (self, *self.notes)
+        if any(row.message.status != Message.Status.COMPLETE for row in shown):
+            return None
+        values = [{name: value for name, value in vars(row.message).items() if name[0] != "_"} for row in shown]
+        return hashlib.blake2b(repr((self, values)).encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
 
     @property
     def is_empty_answer(self) -> bool:

@@ -1,9 +1,11 @@
 """Language, time zone and sign-in redirects of the user who sends a request."""
 
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
@@ -12,6 +14,7 @@ from django.utils import timezone, translation
 from django.utils.deprecation import MiddlewareMixin
 
 from history.http import is_own_url
+from project.accounts.models import User
 
 
 class PreferencesMiddleware:
@@ -25,6 +28,7 @@ class PreferencesMiddleware:
         if user.is_authenticated and user.language:
             translation.activate(user.language)
             request.LANGUAGE_CODE = translation.get_language()
+        request.auser = partial(_resolved, user)  # async views would read the same row again
         # An override ends with the request; activating would leave the zone on the thread for the next reader.
         with timezone.override(user.time_zone or None if user.is_authenticated else None):
             response = self.get_response(request)
@@ -32,6 +36,10 @@ class PreferencesMiddleware:
             # No cache may show the page to another user, or again without validation.
             response.setdefault("Cache-Control", "private, no-cache")
         return response
+
+
+async def _resolved(user: User | AnonymousUser) -> User | AnonymousUser:
+    return user
 
 
 class SignInReturnMiddleware(MiddlewareMixin):

@@ -1,10 +1,11 @@
 """Template tags of the chat: sidebar, links to pages and actions of this app, advice about failed answers."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from django import template
-from django.urls import reverse
+from django.urls import get_script_prefix, reverse
 
 from history.entries import ModelOutput
 from history.models import Message, Session
@@ -34,6 +35,11 @@ def read_sidebar(context: dict[str, Any]) -> dict[str, Any]:
 # Templates of `history` get the URLs of this app from the tags below.
 @register.simple_tag
 def bulk_action_urls() -> dict[str, str]:
+    return _bulk_action_urls(get_script_prefix())
+
+
+@lru_cache(maxsize=10)
+def _bulk_action_urls(_prefix: str) -> dict[str, str]:
     return {action: reverse(f"relay:browse_{action}") for action in BULK_ACTIONS} | {"trash": reverse("relay:deleted")}
 
 

@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
-from django.db.models import QuerySet
+from django.db.models import QuerySet, TextField
+from django.db.models.functions import Cast
 from django.http import QueryDict
 from django.utils import timezone
 from django.utils.dateparse import parse_date
@@ -121,6 +122,8 @@ MOST_CALLS = 2_000
 COLUMNS = {"source": "source", "key": "api_key_id", "owner": "owner_id", "agent": "agent", "model": "model"}
 TICKED = ("source", "owner", "agent", "model", "status")
 
+_ID_TEXT = Cast("pk", TextField())  # Django takes longer to make the ids UUIDs than to read the rows
+
 Counts = Counter[Any]  # of values; keys and owners are ids
 
 
@@ -153,13 +156,13 @@ Counting = Callable[[BrowseQuery], Spread]
 
 
 def spread_of_sessions(sessions: QuerySet[Session]) -> Spread:
-    columns = ("pk", "error_count", *COLUMNS.values())
-    newest = list(sessions.order_by("-last_activity_at", "-id").values_list(*columns)[: AMONG + 1])
+    rows_newest_first = sessions.order_by("-last_activity_at", "-id")
+    newest = list(rows_newest_first.values_list(_ID_TEXT, "error_count", *COLUMNS.values())[: AMONG + 1])
     rows = newest[:AMONG]
     places = enumerate(COLUMNS, 2)
     counts: dict[str, Counts] = {name: Counter(row[place] for row in rows if row[place]) for place, name in places}
     return Spread(
-        counts=counts | {"tool": count_tools([row[0] for row in rows[:TOOL_SESSIONS]])},
+        counts=counts | {"tool": count_tools([UUID(row[0]) for row in rows[:TOOL_SESSIONS]])},
         number=len(rows),
         sessions=len(rows),
         errors=sum(bool(row[1]) for row in rows),
@@ -169,8 +172,9 @@ def spread_of_sessions(sessions: QuerySet[Session]) -> Spread:
 
 def count_tools(sessions: Sequence[UUID]) -> Counts:
     """In how many of these sessions each tool was called; only the first 2,000 calls are read."""
-    calls = ToolCall.objects.filter(session_id__in=sessions).order_by().values_list("session_id", "name")[:MOST_CALLS]
-    return Counter(name for _session, name in set(calls))
+    calls = ToolCall.objects.filter(session_id__in=sessions).order_by()
+    names = calls.values_list(Cast("session_id", TextField()), "name")[:MOST_CALLS]
+    return Counter(name for _session, name in set(names))
 
 
 def facets_for(query: BrowseQuery, spread: Spread, *, count: Counting, sees_others: bool) -> tuple[Facet, ...]:
@@ -206,10 +210,13 @@ def _options(labels: Mapping[str, object], counter: Counts | None, picked: Colle
 
 def keys_for(viewer: Viewer, spread: Spread, query: BrowseQuery, *, sees_others: bool) -> tuple[Option, ...]:
     """The keys to choose from: the viewer's own, or all keys for viewers who see other users' sessions."""
-    keys = ApiKey.objects.all() if sees_others else ApiKey.objects.filter(owner_id=viewer.pk)
+    if sees_others:
+        keys = ApiKey.objects.select_related("owner").only("name", "prefix", "owner__username")
+    else:
+        keys = ApiKey.objects.filter(owner_id=viewer.pk).only("name", "prefix")
     counter = spread.counts.get("key", Counter())
     options = []
-    for key in keys.select_related("owner").order_by("name", "pk")[:200]:
+    for key in keys.order_by("name", "pk")[:200]:
         label = f"{key.name} · {key.owner.get_username()}" if sees_others else key.name
         options.append(Option(key.prefix, label, counter[key.pk], key.prefix == query.key))
     return tuple(options)

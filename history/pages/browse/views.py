@@ -1,11 +1,13 @@
 """The browse page /history/: search, narrow, select and export sessions. Every state is a URL."""
 
 import time
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
@@ -23,13 +25,20 @@ from history.models import AuditEvent, Session
 from history.pages.browse import filters
 from history.pages.browse.filters import BrowseQuery
 from history.pages.charts import headlines
-from history.record.listing import ListCursor, find_by_title, list_sessions
+from history.record.listing import ListCursor, ids_titled, list_sessions
 from history.search import Hit, newest_hits, search
+from history.search.finding import as_uuid
 
 PAGE = 30
 HITS = 20
 TITLES = 5
 TITLES_AMONG = 1_000
+# What a row shows.
+ROW_COLUMNS = (
+    *("title", "source", "client", "parent_id", "hidden_at", "hold", "archived_at", "last_activity_at", "created_at"),
+    *("model", "agent", "message_count", "tool_call_count", "error_count", "input_tokens", "output_tokens", "cost"),
+    *("owner", "api_key"),
+)
 
 
 class HitGroup(NamedTuple):
@@ -59,6 +68,7 @@ def read_results(viewer: Viewer, query: BrowseQuery) -> BrowseResults:
         _listed(viewer, query).prefetch_related("owner", "api_key"),
         before=ListCursor.read_or_none(query.before),
         limit=PAGE,
+        only=ROW_COLUMNS,
     )
     return BrowseResults(sessions=tuple(page.sessions), next_before=str(page.next_before or ""))
 
@@ -68,7 +78,7 @@ def count_spread(viewer: Viewer, query: BrowseQuery) -> filters.Spread:
         return filters.spread_of_sessions(_listed(viewer, query))
     counts, of_hits, is_all = newest_hits(viewer, query.words, filters=query.filters, among=filters.AMONG)
     sessions = list(dict.fromkeys(of_hits))
-    counts["tool"] = filters.count_tools(sessions[: filters.TOOL_SESSIONS])
+    counts["tool"] = filters.count_tools([as_uuid(pk) for pk in sessions[: filters.TOOL_SESSIONS]])
     return filters.Spread(counts=counts, number=len(of_hits), sessions=len(sessions), is_all=is_all)
 
 
@@ -93,23 +103,21 @@ def _listed(viewer: Viewer, query: BrowseQuery) -> QuerySet[Session]:
 
 def _find_messages(viewer: Viewer, query: BrowseQuery) -> BrowseResults:
     page = search(viewer, query.words, filters=query.filters, before=query.message, limit=HITS)
-    groups = tuple(_groups(viewer, page.hits))
-    listed = {group.session.pk for group in groups}
-    titles: Sequence[Session] = ()
+    titled: list[UUID] = []
     # Own sessions and those opened with a reason. Titles have no tool and no status.
     if query.message is None and query.words and not (query.tool or query.status):
-        titles = find_by_title(_conversations(viewer, query), query.words, limit=TITLES, among=TITLES_AMONG)
+        titled = list(islice(ids_titled(_conversations(viewer, query), query.words, among=TITLES_AMONG), TITLES))
+    ids = {hit.session_id for hit in page.hits}
+    sessions = Session.objects.prefetch_related("owner", "api_key").only(*ROW_COLUMNS).in_bulk({*ids, *titled})
     return BrowseResults(
-        titles=tuple(session for session in titles if session.pk not in listed),
-        groups=groups,
+        titles=tuple(sessions[pk] for pk in titled if pk in sessions and pk not in ids),
+        groups=tuple(_groups(viewer, page.hits, sessions)),
         next_before="" if page.next_before is None else str(page.next_before),
     )
 
 
-def _groups(viewer: Viewer, hits: Sequence[Hit]) -> Iterable[HitGroup]:
-    ids = {hit.session_id for hit in hits}
-    sessions = Session.objects.select_related("owner", "api_key").in_bulk(ids)
-    readable = readable_without_reason(viewer, ids)
+def _groups(viewer: Viewer, hits: Sequence[Hit], sessions: Mapping[UUID, Session]) -> Iterable[HitGroup]:
+    readable = readable_without_reason(viewer, {hit.session_id for hit in hits})
     for pk in dict.fromkeys(hit.session_id for hit in hits):
         if pk in sessions:
             if pk not in readable:
@@ -163,13 +171,17 @@ def read_page(viewer: Viewer, query: BrowseQuery) -> dict[str, Any]:
 
 def read_rows(viewer: Viewer, query: BrowseQuery) -> dict[str, Any]:
     results = read_results(viewer, query)
+    rights = {
+        "sees_others": can_access_others(viewer, Purpose.LIST),
+        "reads_others": can_access_others(viewer, Purpose.READ),
+        "deletes_others": can_access_others(viewer, Purpose.DELETE),
+    }
     return {
         "query": query,
         "results": results,
         "more": query.link(before=results.next_before) if results.next_before else "",
-        "sees_others": can_access_others(viewer, Purpose.LIST),
-        "reads_others": can_access_others(viewer, Purpose.READ),
-        "deletes_others": can_access_others(viewer, Purpose.DELETE),
+        **rights,
+        "viewer_key": (viewer.pk, query.archived, *rights.values()),  # what a row depends on besides its session
     }
 
 
@@ -187,10 +199,13 @@ def _ranges(query: BrowseQuery) -> list[tuple[str, str, bool]]:
 def just_deleted_by(user: Viewer) -> QuerySet[Session]:
     """Sessions that this user deleted in the last seconds, also those of other users."""
     since = timezone.now() - UNDO - SLOW_NETWORK
+    recent = Session.objects.deleted().filter(hidden_at__gt=since)
+    if not recent.exists():  # nearly always
+        return Session.objects.none()
     newest = AuditEvent.objects.order_by("-seq").values_list("seq", flat=True).first() or 0
     hidden = AuditEvent.objects.filter(seq__gt=newest - LAST_EVENTS, action="hide", actor=user.pk, at__gt=since)
     ids = [pk for pk in hidden.values_list("session", flat=True) if pk]
-    return Session.objects.deleted().filter(pk__in=ids, hidden_at__gt=since).order_by("-hidden_at")
+    return recent.filter(pk__in=ids).order_by("-hidden_at")
 
 
 def note_archiving(store: MutableMapping[str, Any], ids: Iterable[str], *, archived: bool) -> None:

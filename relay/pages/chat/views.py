@@ -138,7 +138,7 @@ def _composer(request: HttpRequest, problem: str, words: str = "") -> dict[str, 
     notices = [{"level": message.tags, "text": str(message)} for message in messages.get_messages(request)]
     return {
         "history_is_on": settings.CHAT_HISTORY_ENABLED,
-        "commands": suggestions(all_tools()),
+        "commands": tuple(suggestions(all_tools())),
         "problem": problem,
         "draft_text": request.POST.get("text", "") if problem else "",
         "notices": [*notices, {"level": "", "text": words}] if words else notices,

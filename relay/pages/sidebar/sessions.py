@@ -8,7 +8,7 @@ the search words and whether the archive is shown, and gets the same list back.
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -33,6 +33,8 @@ PAGE = 30
 MOST_PINNED = 100
 TITLES = 8
 HITS = 20
+# The columns that a row shows.
+SHOWN = ("title", "source", "client", "pinned_at", "archived_at", "hidden_at", "last_activity_at")
 SOURCES = (Session.Source.CHAT, Session.Source.RELAY, Session.Source.IMPORT)
 
 
@@ -80,14 +82,15 @@ def read_sidebar_page(
     """A page of the list. The first one starts with sessions just deleted and pinned ones."""
     mine = sidebar_sessions(person)
     kept = mine.filter(archived_at=None, pinned_at=None) if not archived else mine.filter(archived_at__isnull=False)
-    page = list_sessions(kept, before=before, limit=PAGE)
-    pinned = [] if archived or before else list(mine.filter(archived_at=None, pinned_at__isnull=False)[:MOST_PINNED])
+    page = list_sessions(kept, before=before, limit=PAGE, only=SHOWN)
+    at_top = mine.filter(archived_at=None, pinned_at__isnull=False).only(*SHOWN)
+    pinned = [] if archived or before else list(at_top[:MOST_PINNED])
     rows = rows_of([*pinned, *page.sessions], current=current)
     days = [Day(_("Pinned"), rows[: len(pinned)])] if pinned else []
     days += _by_day(rows[len(pinned) :], after=before)
     return SidebarPage(
         days=tuple(days),
-        deleted=tuple(just_deleted(person)) if before is None else (),
+        deleted=tuple(just_deleted(person)) if before is None and _has_just_deleted(person) else (),
         put_away=tuple(just_archived(person)) if before is None and not archived else (),
         next_before=page.next_before,
     )
@@ -96,6 +99,12 @@ def read_sidebar_page(
 def just_deleted(person: Any) -> QuerySet[Session]:
     """Sessions for which the list offers Undo."""
     return sessions_deleted_by(person, since=timezone.now() - UNDO - SLOW_NETWORK).order_by("-hidden_at")
+
+
+def _has_just_deleted(person: Any) -> bool:
+    """A cheap query instead of the whole rule: nearly always the answer is no."""
+    since = timezone.now() - UNDO - SLOW_NETWORK
+    return Session.objects.deleted().filter(owner_id=person.pk, hidden_at__gt=since).exists()
 
 
 def in_trash(person: Any) -> QuerySet[Session]:
@@ -115,9 +124,18 @@ def rows_of(sessions: Sequence[Session], *, current: UUID | None = None) -> tupl
 
 def _by_day(rows: Iterable[Row], *, after: ListCursor | None) -> Iterator[Day]:
     """Group by day. The first heading is left out if the page before ended with it."""
-    now = timezone.now()
+    now, zone = timezone.now(), timezone.get_current_timezone()
+    labels: dict[date, str] = {}
+
+    def label_of(row: Row) -> str:
+        moment = row.session.last_activity_at
+        day = moment.astimezone(zone).date()
+        if day not in labels:
+            labels[day] = day_label(moment, now=now)
+        return labels[day]
+
     last_label = day_label(after.at, now=now) if after else ""
-    for label, group in groupby(rows, key=lambda row: day_label(row.session.last_activity_at, now=now)):
+    for label, group in groupby(rows, key=label_of):
         yield Day("" if label == last_label else label, tuple(group))
 
 

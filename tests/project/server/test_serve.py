@@ -60,7 +60,7 @@ def test_every_start_prints_a_fresh_link_that_opens_once(empty_database_url: str
 
 def check_static_files(port: int, page: str) -> None:
     """They have names for their content, and may be kept for ever."""
-    found = re.search(r"/static/css/base\.[0-9a-f]{12}\.css", page)
+    found = re.search(r"/static/bundles/chat\.[0-9a-f]{12}\.css", page)
     assert found, "static files have no hashed names"
     with urlopen(f"http://127.0.0.1:{port}{found[0]}", timeout=20) as response:
         assert "immutable" in response.headers["Cache-Control"]
