@@ -23,7 +23,7 @@ from project.server import uvicorn  # noqa: E402
 from project.server.bodies import limit_bodies  # noqa: E402
 from project.server.flow_control import paced, paced_socket  # noqa: E402
 from project.server.limits import limit_frames  # noqa: E402
-from project.server.readiness import workers_problem  # noqa: E402
+from project.server.readiness import start_problem  # noqa: E402
 from relay.gateway import application as gateway  # noqa: E402
 from relay.mcp_server import application as mcp  # noqa: E402
 from relay.routing import sockets  # noqa: E402
@@ -43,7 +43,7 @@ async def follow_lifespan(scope: Scope, receive: Receive, send: Send) -> None:
     uvicorn.set_deadlines(receive)
     while True:
         message = await receive()
-        if message["type"] == "lifespan.startup" and (problem := workers_problem(receive)):
+        if message["type"] == "lifespan.startup" and (problem := start_problem(receive)):
             await lifecycle.drain()
             await send({"type": "lifespan.startup.failed", "message": problem})
             return

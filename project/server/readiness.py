@@ -1,5 +1,6 @@
 """Checks before serving: the database answers, and its migrations are applied."""
 
+import asyncio
 import sys
 from itertools import pairwise
 from typing import Any
@@ -48,19 +49,30 @@ def check_migrations() -> None:
 SEVERAL_NEED_REDIS = "Several web processes need Redis. Set REDIS_URL, or start the server with one worker."
 
 
-def workers_problem(receive: Any) -> str:
+GRANIAN_NEEDS_ASYNCIO = (
+    "Start Granian with --loop asyncio. Under uvloop, answers in progress get no time to end at SIGTERM."
+)
+
+
+def start_problem(receive: Any) -> str:
     """The problem that prevents a start, or ''. `receive` is the lifespan's. Only Redis carries changes to others."""
-    if settings.REDIS_URL or _count_workers(receive) < 2:
-        return ""
-    return SEVERAL_NEED_REDIS
+    if not settings.REDIS_URL and _count_workers(receive) > 1:
+        return SEVERAL_NEED_REDIS
+    # uvloop does not tell which handlers of signals it has, and Granian leaves them to the loop.
+    is_hidden = type(asyncio.get_running_loop()).__module__.startswith("uvloop")
+    return GRANIAN_NEEDS_ASYNCIO if is_hidden and _server_of(receive) == "granian" else ""
+
+
+def _server_of(receive: Any) -> str:
+    return type(getattr(receive, "__self__", None)).__module__.partition(".")[0]
 
 
 def _count_workers(receive: Any) -> int:
     """Uvicorn's from its configuration; Granian's, which keeps its own to itself, from where it reads it."""
-    lifespan = getattr(receive, "__self__", None)
-    if type(lifespan).__module__.startswith("uvicorn."):
-        return int(lifespan.config.workers)  # type: ignore[union-attr]
-    if not type(lifespan).__module__.startswith("granian."):
+    server = _server_of(receive)
+    if server == "uvicorn":
+        return int(receive.__self__.config.workers)
+    if server != "granian":
         return 1
     words = [part for word in sys.argv for part in word.split("=", 1)]
     given = dict(pairwise(words)).get("--workers") or process_variable("GRANIAN_WORKERS")

@@ -208,10 +208,10 @@ def test_installed_wheel_chats_over_its_websocket(running: Running, browser: Bro
 
 
 def test_installed_wheel_has_static_files_help_and_translations(running: Running, browser: Browser) -> None:
-    style = re.search(r"/static/css/base\.[0-9a-f]{12}\.css", browser.read(running.url))
+    style = re.search(r"/static/bundles/chat\.[0-9a-f]{12}\.css", browser.read(running.url))
     assert style, "static files have no hashed names"
     assert "body {" in browser.read(running.url + style[0])
-    assert "Uvicorn (recommended)" in browser.read(f"{running.url}/help/setup/")
+    assert "serve --workers 4" in browser.read(f"{running.url}/help/setup/")
     with browser.open(f"{running.url}/help/images/chat.png") as picture:
         assert picture.headers["Content-Type"] == "image/png"
     chinese = Request(f"{running.url}/accounts/signin/", headers={"Accept-Language": "zh-hans"})

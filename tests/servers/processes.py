@@ -25,7 +25,17 @@ ROOT = Path(__file__).resolve().parents[2]
 SERVERS = {
     "daphne": ["daphne", "--bind", "127.0.0.1", "--port", "{port}", "--access-log", os.devnull, "{application}"],
     "uvicorn": ["uvicorn", "--port", "{port}", "{application}"],
-    "granian": ["granian", "--interface", "asgi", "--access-log", "--port", "{port}", "{application}"],
+    "granian": [
+        "granian",
+        "--interface",
+        "asgi",
+        "--loop",
+        "asyncio",
+        "--access-log",
+        "--port",
+        "{port}",
+        "{application}",
+    ],
 }
 # With one of them a test shows that something works on each database, with the others that it works on each server.
 ON_ANY_DATABASE = [pytest.param(name, marks=pytest.mark.any_database) for name in ("uvicorn", "granian")]

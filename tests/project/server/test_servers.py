@@ -23,7 +23,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from project.server.readiness import workers_problem
+from project.server.readiness import start_problem
 from relay.runtime.asgi import Receive
 from tests.servers.processes import SERVERS, Process, clean_environment, free_port, run_process, run_server, wait_for
 
@@ -162,6 +162,16 @@ def test_several_workers_without_redis_are_refused_with_one_line(
         assert "Traceback" not in run.output
 
 
+@pytest.mark.any_database
+def test_granian_with_uvloop_is_refused_with_one_line(environment: dict[str, str], tmp_path: Path) -> None:
+    words = [word.format(port=free_port(), application="project.asgi:application") for word in SERVERS["granian"]]
+    command = [sys.executable, "-m", *words, "--loop", "uvloop"]
+    with run_process(command, log=tmp_path / "log", environment=clean_environment(**environment)) as run:
+        run.popen.wait(60)
+        assert "Start Granian with --loop asyncio." in run.output
+        assert "Traceback" not in run.output
+
+
 async def receive_of_granian() -> Receive:
     return cast(Receive, LifespanProtocol(None).receive)  # type: ignore[no-untyped-call]
 
@@ -196,4 +206,4 @@ async def test_each_form_of_the_number_of_workers_is_read(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "argv", ["server", "project.asgi:application", *options])
-    assert bool(workers_problem(await create_receive())) == is_refused
+    assert bool(start_problem(await create_receive())) == is_refused
