@@ -14,7 +14,6 @@ from django.db import connection
 from django.db.models import QuerySet
 
 from history.db import bulk
-from history.db.parameters import among
 from history.db.prepared import prepared
 from history.entries import NEVER_PARENTS, HeadMoved, Retracted
 from history.models import Message, Session
@@ -245,20 +244,12 @@ def versions_of(session: Session, messages: Sequence[Message]) -> dict[int, list
     """Parents with several children: each child is another version of the conversation."""
     parents = sorted({message.parent_seq for message in messages})
     children: defaultdict[int, list[int]] = defaultdict(list)
-    for parent, seq in _children_of(session.pk, parents):
+    rows = Message.objects.of(session).filter(parent_seq__in=parents).possible_parents()
+    # By number alone, SQLite would walk the whole session. PostgreSQL would, too, if the numbers were one parameter.
+    found = rows.order_by("parent_seq", "seq").values_list("parent_seq", "seq")
+    for parent, seq in found[:SHOWN_BESIDE]:
         children[parent].append(seq)
-    return {parent: found for parent, found in children.items() if len(found) > 1}
-
-
-@prepared
-def _children_of(session_id: UUID, parents: list[int]) -> QuerySet[Message, tuple[int, int]]:
-    return (
-        Message.objects.of(session_id)
-        .filter(parent_seq__in=among(parents, kind=int))
-        .possible_parents()
-        .order_by("parent_seq", "seq")  # by number alone, SQLite would walk the whole session
-        .values_list("parent_seq", "seq")[:SHOWN_BESIDE]
-    )
+    return {parent: below for parent, below in children.items() if len(below) > 1}
 
 
 def notes_beside(session: Session, messages: Sequence[Message]) -> list[Message]:

@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
@@ -255,9 +256,13 @@ def test_found_messages_are_quoted_anew_for_other_words(reader: Client, chat: Se
 
 # Statements
 
+# PostgreSQL is asked for its statistics first.
+SEARCH = 16 if connection.vendor == "postgresql" else 14
+
 
 @pytest.mark.parametrize(
-    ("address", "most"), [("/", 9), ("/history/", 12), ("/history/?q=machine", 14), ("/charts/", 5), ("session", 28)]
+    ("address", "most"),
+    [("/", 9), ("/history/", 12), ("/history/?q=machine", SEARCH), ("/charts/", 5), ("session", 28)],
 )
 @pytest.mark.parametrize("sessions", [1, 12])
 def test_a_page_asks_the_database_as_often_for_many_sessions_as_for_one(
