@@ -118,7 +118,7 @@ def find(viewer: Viewer, session_id: UUID | str, purpose: Purpose) -> Session | 
         return None
     reach = reach_of(viewer, purpose)
     if reach is not None and reach.owner_id is not None and not _sees_held(viewer, purpose):
-        return next(iter(_own_session(name, reach.owner_id, timezone.now())), None)
+        return _own_session.first(name, reach.owner_id, timezone.now())
     return sessions_for(viewer, purpose).filter(pk=name).first()
 
 

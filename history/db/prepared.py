@@ -7,7 +7,9 @@ question in a chat makes dozens of them (`bench/chat.py`). A prepared query is c
     def runs_of(session_id: UUID) -> QuerySet[Run]:
         return Run.objects.filter(session=session_id)
 
-    runs_of(session.pk)     # a list of rows
+    runs_of(session.pk)         # a list of rows
+    runs_of.first(session.pk)   # the first row, or None
+    runs_of.get(session.pk)     # the first row; raises DoesNotExist of its model
 
 The function is called with placeholder values, one for each argument, and the compiled statement is kept for the
 types of the arguments. So the arguments may only be compared or stored; they must not decide what the query is.
@@ -21,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from django.core.exceptions import EmptyResultSet
@@ -42,20 +44,15 @@ Fill = tuple[int, Callable[[Any, BaseDatabaseWrapper], Any] | None]  # number of
 _WORD = re.compile(r"[a-z_]{1,20}")
 
 
-def prepared(build: Callable[P, QuerySet[Any, Row]]) -> Callable[P, list[Row]]:
-    """Read the rows of a queryset of rows, or of `values_list`."""
+class PreparedQuery(Generic[P, Row]):
+    """The rows of a queryset of rows, or of `values_list`."""
 
-    @cache
-    def compile_rows(kinds: Kinds, vendor: str) -> tuple[_Statement, _Reader] | None:
-        rows = build(*_placeholders(kinds))  # type: ignore[call-arg]
-        try:
-            return _statement(rows.query, kinds), _reader(rows)
-        except EmptyResultSet:
-            return None
+    def __init__(self, build: Callable[P, QuerySet[Any, Row]]) -> None:
+        self._build = build
+        self._compiled = cache(self._compile)
 
-    @wraps(build)
-    def read(*args: P.args, **kwargs: P.kwargs) -> list[Row]:
-        compiled = compile_rows(_kinds(args, kwargs), connection.vendor)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> list[Row]:
+        compiled = self._compiled(_kinds(args, kwargs), connection.vendor)
         if compiled is None:
             return []
         statement, reader = compiled
@@ -63,7 +60,24 @@ def prepared(build: Callable[P, QuerySet[Any, Row]]) -> Callable[P, list[Row]]:
             cursor.execute(statement.sql, statement.fill(args, cursor.db))
             return cast(list[Row], reader(cursor.fetchall(), cursor.db))
 
-    return read
+    def first(self, *args: P.args, **kwargs: P.kwargs) -> Row | None:
+        return next(iter(self(*args, **kwargs)), None)
+
+    def get(self, *args: P.args, **kwargs: P.kwargs) -> Row:
+        for row in self(*args, **kwargs):
+            return row
+        raise self._build(*args, **kwargs).model.DoesNotExist
+
+    def _compile(self, kinds: Kinds, vendor: str) -> "tuple[_Statement, _Reader] | None":
+        rows = self._build(*_placeholders(kinds))  # type: ignore[call-arg]
+        try:
+            return _statement(rows.query, kinds), _reader(rows)
+        except EmptyResultSet:
+            return None
+
+
+def prepared(build: Callable[P, QuerySet[Any, Row]]) -> PreparedQuery[P, Row]:
+    return PreparedQuery(build)
 
 
 def prepared_update(build: Callable[P, tuple[Rows, dict[str, Any]]]) -> Callable[P, int]:

@@ -154,7 +154,7 @@ def is_on_way(session_id: UUID, seq: int, *, to: int) -> bool:
     way.climb_below(seq, steps=CLIMB_STEPS)
     if way.joins is None or seq > way.joins:
         return seq in way.beside
-    return bool(is_on_head_path(session_id, seq))
+    return is_on_head_path(session_id, seq)
 
 
 def head_at(session: Session, version: int) -> int:
@@ -203,10 +203,10 @@ def descendant_towards(session: Session, seq: int, *, to: int, steps: int) -> in
 def behind_notes(session_id: UUID, seq: int) -> int:
     """The entry to continue after: `seq` or the last state entry behind it, unless messages follow that state."""
     place = seq
-    while child := _newest_child(session_id, place):
-        if not child[0][1]:
+    while child := _newest_child.first(session_id, place):
+        place, is_state = child
+        if not is_state:
             return seq
-        place = child[0][0]
     return place
 
 
@@ -216,9 +216,12 @@ def _newest_child(session_id: UUID, seq: int) -> QuerySet[Message, tuple[int, bo
     return below.filter(parent_seq=seq).values_list("seq", "is_state")[:1]
 
 
+def is_on_head_path(session_id: UUID, seq: int) -> bool:
+    return bool(_on_head_path(session_id, seq))
+
+
 @prepared
-def is_on_head_path(session_id: UUID, seq: int) -> QuerySet[Message, int]:
-    """The entry's number, if it is on the path to the head."""
+def _on_head_path(session_id: UUID, seq: int) -> QuerySet[Message, int]:
     return Message.objects.at(session_id, seq).filter(on_path=True).values_list("seq", flat=True)
 
 

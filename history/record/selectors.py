@@ -125,7 +125,7 @@ def snapshot(
 ) -> Snapshot:
     """The session along one path. With `options`, older entries that cannot matter under those limits are not read."""
     for _ in range(3):
-        stored, head = _version_and_head(session.pk)[0]
+        stored, head = version_and_head.get(session.pk)
         version = stored if at_version is None else min(at_version, stored)
         end = leaf if leaf is not None else paths.head_at(Session(pk=session.pk, version=stored, head=head), version)
         if leaf and not _entry(session.pk, leaf):
@@ -137,7 +137,12 @@ def snapshot(
 
 
 @prepared
-def _version_and_head(session_id: UUID) -> QuerySet[Session, tuple[int, int]]:
+def stored_session(session_id: UUID) -> QuerySet[Session]:
+    return Session.objects.filter(pk=session_id)
+
+
+@prepared
+def version_and_head(session_id: UUID) -> QuerySet[Session, tuple[int, int]]:
     return Session.objects.filter(pk=session_id).values_list("version", "head")
 
 

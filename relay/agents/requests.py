@@ -73,7 +73,7 @@ class RenderedCall:
 def render_call(
     session_id: UUID, *, owner: User, leaf: int, agent: Agent, role: RoleName, route: Route, client: JsonObject
 ) -> RenderedCall:
-    session = find_session(session_id)
+    session = selectors.stored_session.get(session_id)
     session.owner = owner
     limits = allowances.check_budget(session.owner)
     around, sources = environment_options(session.owner, session_id, agent)
@@ -119,18 +119,6 @@ def render_call(
     )
 
 
-def find_session(session_id: UUID) -> Session:
-    """Raises DoesNotExist."""
-    for session in _sessions(session_id):
-        return session
-    raise Session.DoesNotExist
-
-
-@prepared
-def _sessions(session_id: UUID) -> QuerySet[Session]:
-    return Session.objects.filter(pk=session_id)
-
-
 def record_call(rendered: RenderedCall, agent: str) -> Exchange:
     route, session = rendered.route, rendered.session
     return exchanges.open_exchange(
@@ -166,7 +154,7 @@ def compression_limit(model: Model, agent: Agent) -> int:
 
 
 def read_calibration(model: str) -> float:
-    known = next(iter(_factors(model)), None)
+    known = _factors.first(model)
     return known if known and known > 0 else 1.0
 
 

@@ -23,7 +23,7 @@ def pick_agent(name: str, *, otherwise: str = "") -> Agent:
     """The agent that a user or client names, or `otherwise` where none is named. Raises NoSuchAgent."""
     if not name:
         return find_agent(otherwise)
-    row = next(iter(_agents_named(name)), None)
+    row = _agents_named.first(name)
     if row is None:
         raise NoSuchAgent(name)
     return row

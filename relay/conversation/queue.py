@@ -177,7 +177,7 @@ def _take(
     It is removed and appended in one transaction, or claimed if it is a tool command.
     """
     # Mostly nothing waits. A message that was queued before the run ended is seen: the end waits for its transaction.
-    if not _queue_of(session_id):
+    if not _first_queued(session_id):
         return None
     with writing():
         owned = Session.objects.select_related("owner").filter(
@@ -207,7 +207,7 @@ def _take(
 
 
 @prepared
-def _queue_of(session_id: UUID) -> QuerySet[QueuedMessage, int]:
+def _first_queued(session_id: UUID) -> QuerySet[QueuedMessage, int]:
     return QueuedMessage.objects.filter(session=session_id).values_list("pk", flat=True)[:1]
 
 

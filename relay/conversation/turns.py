@@ -131,12 +131,7 @@ def append_message(
 
 
 def read_head(session: Session) -> int:
-    return _heads(session.pk)[0]
-
-
-@prepared
-def _heads(session_id: UUID) -> QuerySet[Session, int]:
-    return Session.objects.filter(pk=session_id).values_list("head", flat=True)
+    return selectors.version_and_head.get(session.pk)[1]
 
 
 def choose_model(session: Session, picked: str) -> str:
@@ -224,7 +219,7 @@ def _facts_of(session_id: UUID, seq: int) -> QuerySet[Message, tuple[bool, int, 
 
 
 def _run_shown(session_id: UUID, seen: ViewerPosition) -> Run | None:
-    run = next(iter(_run_in(session_id, seen.run)), None) if seen.run else None
+    run = _run_in.first(session_id, seen.run) if seen.run else None
     return run if run and _is_within(run, seen.after) else None
 
 
@@ -243,7 +238,7 @@ def _run_ended(session_id: UUID, seen: ViewerPosition) -> Run | None:
 
     Or the writer saw its end, and in the queue the message that has been sent since.
     """
-    if seen.on_leaf or seen.after == _heads(session_id)[0]:
+    if seen.on_leaf or seen.after == selectors.version_and_head.get(session_id)[1]:
         return None
     ended = Run.objects.filter(session=session_id, ended_at__isnull=False, origin__lte=seen.after, leaf__gte=seen.after)
     for run in ended.order_by("-started_at")[:MOST_RUNS]:

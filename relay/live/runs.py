@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from history.db import bulk
 from history.db.parameters import among
-from history.db.prepared import prepared, prepared_update
+from history.db.prepared import prepared_update
 from history.db.transactions import writing
 from history.models import Session
 from relay.agents import loop
@@ -28,7 +28,7 @@ from relay.errors import RelayError
 from relay.live import groups
 from relay.live.run_task import RunTask, local_tasks
 from relay.models import QueuedMessage, Run
-from relay.models.runs import RunQuerySet
+from relay.models.runs import RunQuerySet, stored_run
 from relay.runtime import process_locks
 from relay.runtime.async_db import in_database, in_database_after_outages
 from relay.runtime.event_loop import start_task
@@ -129,7 +129,7 @@ def _store_end(run_task: RunTask, outcome: Run.Outcome, error: str) -> Run | Non
         Session.objects.lock(run_task.turn.session_id)
         # The sweeper may have ended the run as lost during an outage of the database.
         _set_end(run_task.id, timezone.now(), str(outcome), error)
-        run = next(iter(_run(run_task.id)), None)
+        run = stored_run.first(run_task.id)
         if run is not None:
             run.has_queue = bool(QueuedMessage.objects.waiting_in(run.session_id))
         if run is not None and not Run.Outcome(run.outcome).is_success:
@@ -141,11 +141,6 @@ def _store_end(run_task: RunTask, outcome: Run.Outcome, error: str) -> Run | Non
 def _set_end(run_id: UUID, now: datetime, outcome: str, error: str) -> tuple[RunQuerySet, dict[str, Any]]:
     open_or_lost = Q(ended_at=None) | Q(outcome=Run.Outcome.LOST)
     return Run.objects.filter(open_or_lost, pk=run_id), {"ended_at": now, "outcome": outcome, "error": error}
-
-
-@prepared
-def _run(run_id: UUID) -> RunQuerySet:
-    return Run.objects.filter(pk=run_id)
 
 
 def _notify_other_pages(turn: TurnInput) -> None:

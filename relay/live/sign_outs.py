@@ -69,7 +69,7 @@ def read_current_user(sign_in: SignIn) -> User | None:
     """The user of an open socket as of this moment. None: the sign-in has ended, by the rule of the job below."""
     if not _valid_sign_ins(sign_in.key, timezone.now()):
         return None
-    return next(iter(_valid_users(sign_in.user_id, sign_in.password)), None)
+    return _valid_users.first(sign_in.user_id, sign_in.password)
 
 
 @prepared

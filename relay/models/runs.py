@@ -138,6 +138,11 @@ class Run(models.Model):
 
 
 @prepared
+def stored_run(run_id: UUID) -> RunQuerySet:
+    return Run.objects.filter(pk=run_id)
+
+
+@prepared
 def _running_in(session_id: UUID) -> RunQuerySet:
     return Run.objects.running().filter(session=session_id).order_by("started_at")
 

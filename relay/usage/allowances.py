@@ -56,7 +56,7 @@ class UserLimits:
 
 def limits_of(user: Any) -> UserLimits:
     """Limits of a user, or of a user's id: their own, else those of the settings."""
-    own = next(iter(_allowance_of(getattr(user, "pk", user))), None) or _NO_ALLOWANCE
+    own = _allowance_of.first(getattr(user, "pk", user)) or _NO_ALLOWANCE
     names = ("messages_per_minute", "tokens_per_day", "cost_per_day")
     general = {name: getattr(settings, f"PARLEY_CHAT_{name.upper()}") for name in names}
     return UserLimits(**general | {name: value for name in names if (value := getattr(own, name)) is not None})

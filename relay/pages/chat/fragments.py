@@ -21,12 +21,14 @@ from history.access.permissions import Purpose, find
 from history.db.prepared import prepared
 from history.entries import ModelOutput, Retracted
 from history.models import Message, Session
+from history.record import selectors
 from history.record.paths import is_on_head_path, is_on_way, newest_descendant
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
 from relay.conversation.turns import is_unanswered
 from relay.live.answer_html import AnswerCursor, Change
 from relay.live.relayed_updates import has_open_call
 from relay.models import QueuedMessage, Run
+from relay.models.runs import stored_run
 from relay.pages.panel import work_of
 from relay.providers.error_advice import error_from, error_summary
 from relay.providers.local import demo_state
@@ -78,7 +80,7 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
     found = _find_once(view)
     for _ in range(MOST_LOOKS - 1):
         # Repeat the queries if an entry was stored between them.
-        if found.session.version == _version(view.session_id)[0]:
+        if found.session.version == selectors.version_and_head.get(view.session_id)[0]:
             break
         found = _find_once(view)
     session, page, run = found.session, found.page, found.run
@@ -140,7 +142,7 @@ def _constant_part(template: str, language: str, *, is_summarising: bool = False
 
 
 def _find_once(view: View) -> PageState:
-    session = _stored_session(view.session_id)[0]
+    session = selectors.stored_session.get(view.session_id)
     if session.owner_id == view.user.pk:
         session.owner = view.user
     leaf = _current_leaf(session, view.leaf)
@@ -164,13 +166,13 @@ def _current_leaf(session: Session, leaf: int | None) -> int | None:
 def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
     """Whether what the page shows last is on the way to where it is going."""
     if leaf is None:
-        return bool(is_on_head_path(session.pk, seq))
+        return is_on_head_path(session.pk, seq)
     return is_on_way(session.pk, seq, to=leaf)
 
 
 def outcome_of(run_id: str) -> str:
     """How a run has ended. One that only had to summarise has no answer."""
-    run = next(iter(_run(UUID(run_id))), None)
+    run = stored_run.first(UUID(run_id))
     if run is None or run.outcome != Run.Outcome.DONE or _has_answered(run):
         return run.outcome if run else ""
     return "summarised" if run.leaf > run.origin else "not summarised"
@@ -180,25 +182,10 @@ def _has_answered(run: Run) -> bool:
     """Its last entry is the answer, unless a summary came after it."""
     place = run.leaf
     while place > run.origin:
-        kind, place = _kind_and_parent(run.session_id, place)[0]
+        kind, place = _kind_and_parent.get(run.session_id, place)
         if kind == ModelOutput.kind:
             return True
     return False
-
-
-@prepared
-def _version(session_id: UUID) -> QuerySet[Session, int]:
-    return Session.objects.filter(pk=session_id).values_list("version", flat=True)
-
-
-@prepared
-def _stored_session(session_id: UUID) -> QuerySet[Session]:
-    return Session.objects.filter(pk=session_id)
-
-
-@prepared
-def _run(run_id: UUID) -> QuerySet[Run]:
-    return Run.objects.filter(pk=run_id)
 
 
 @prepared

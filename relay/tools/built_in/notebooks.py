@@ -110,7 +110,7 @@ def contents(owner: User) -> dict[str, str]:
 
 
 def _session_of(owner: User, agent: str) -> Session | None:
-    return next(iter(_sessions_of(owner.pk, agent, timezone.now())), None)
+    return _sessions_of.first(owner.pk, agent, timezone.now())
 
 
 @prepared

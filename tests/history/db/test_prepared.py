@@ -113,3 +113,11 @@ def test_an_argument_that_is_computed_with_is_refused(ada: User) -> None:
 
     with pytest.raises(TypeError, match="does not use its argument 1"):
         before(ada.pk, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_without_rows_first_is_none_and_get_raises(ada: User) -> None:
+    mine = recorder.start_session(owner=ada, title="Plan")
+    assert titles.first(mine.pk) == titles.get(mine.pk) == "Plan"
+    assert titles.first(uuid4()) is None
+    with pytest.raises(Session.DoesNotExist):
+        titles.get(uuid4())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from history import retention
 from history.entries import ModelInput, ModelOutput, Text
 from history.models import Session
 from history.record import recorder
@@ -74,3 +75,12 @@ def test_constant_writes_delay_no_page_and_show_nothing_twice(session: Session) 
     caught = caught_up(session, writes)
     assert 100 - writes.times == fragments.MOST_LOOKS
     assert f"Answer {caught.shown - 1}." in caught.html
+
+
+def test_a_session_removed_while_a_page_reads_it_does_not_exist(session: Session) -> None:
+    # `ChatConsumer.fill_gap` goes on after this error; any other one would end the socket.
+    view = View(session_id=session.pk, user=session.owner, reader=ViewerLocale("en"), shown=1)
+    removal = InBetween(lambda: retention.erase(session, actor=None, reason="gone"), table="relay_run")
+    for _ in range(2):
+        with connection.execute_wrapper(removal), pytest.raises(Session.DoesNotExist):
+            fragments.catch_up(view)
