@@ -55,9 +55,7 @@ class Sessions(ApiView):
         if parameters["q"]:
             ids, is_all = find_session_ids(viewer, parameters["q"])
             sessions, is_cut = sessions.filter(pk__in=ids), not is_all
-        page = list_sessions(
-            sessions.prefetch_related("owner", "api_key"), before=parameters["cursor"], limit=parameters["limit"]
-        )
+        page = list_sessions(sessions, before=parameters["cursor"], limit=parameters["limit"])
         next_page = base.page_link(request, cursor=format_cursor(page.next_before) if page.next_before else None)
         body = {"next": next_page, "previous": None, "results": page.sessions, "is_cut": is_cut}
         return base.tagged(request, SessionPageSerializer(body).data)

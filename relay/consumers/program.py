@@ -79,11 +79,7 @@ async def list_(program: ProgramConsumer, _none: object, request: ActionRequest)
     except ValueError:
         raise InvalidRequest(_("“%(name)s” is not valid.") % {"name": "cursor"}) from None
     count = min(max(1, request.optional_number("count") or 20), 100)
-    page = await in_database(
-        lambda: list_sessions(
-            program.visible_sessions().prefetch_related("owner", "api_key"), before=cursor, limit=count
-        )
-    )
+    page = await in_database(lambda: list_sessions(program.visible_sessions(), before=cursor, limit=count))
     sessions = [serializers.session_json(session) for session in page.sessions]
     return {"sessions": sessions, "cursor": str(page.next_before) if page.next_before else None}
 

@@ -30,9 +30,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(options: Options, *, out: Stream, err: Stream) -> None:
     sessions = SessionQuery.parse(options).apply(sessions_for(viewer_of(options)))
-    page = list_sessions(
-        sessions.prefetch_related("owner", "api_key"), before=options["before"], limit=options["limit"]
-    )
+    page = list_sessions(sessions, before=options["before"], limit=options["limit"])
     if options["json"]:
         cursor = str(page.next_before) if page.next_before else None
         print_json(out, {"sessions": list(map(session_details_json, page.sessions)), "next_before": cursor})

@@ -65,10 +65,7 @@ def read_results(viewer: Viewer, query: BrowseQuery) -> BrowseResults:
     if query.is_search:
         return _find_messages(viewer, query)
     page = list_sessions(
-        _listed(viewer, query).prefetch_related("owner", "api_key"),
-        before=ListCursor.read_or_none(query.before),
-        limit=PAGE,
-        only=ROW_COLUMNS,
+        _listed(viewer, query), before=ListCursor.read_or_none(query.before), limit=PAGE, only=ROW_COLUMNS
     )
     return BrowseResults(sessions=tuple(page.sessions), next_before=str(page.next_before or ""))
 

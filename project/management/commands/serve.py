@@ -4,11 +4,9 @@ import os
 import socket
 from typing import Any
 
-import uvicorn
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from uvicorn.supervisors import Multiprocess
 
 from project.accounts.links import HOURS, create_link
 from project.accounts.models import User
@@ -48,6 +46,10 @@ class Command(BaseCommand):
 
 def serve_by_processes(listener: socket.socket, workers: int) -> None:
     """Serve by several processes of Uvicorn until SIGTERM. Parsing in Python is 17 % of a relayed call's CPU."""
+    # Only here: one process runs Daphne and need not load another server.
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
     config = uvicorn.Config(
         "project.asgi:application", workers=workers, loop="uvloop", http="httptools", log_level="warning"
     )

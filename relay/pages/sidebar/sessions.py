@@ -82,7 +82,7 @@ def read_sidebar_page(
     """A page of the list. The first one starts with sessions just deleted and pinned ones."""
     mine = sidebar_sessions(person)
     kept = mine.filter(archived_at=None, pinned_at=None) if not archived else mine.filter(archived_at__isnull=False)
-    page = list_sessions(kept, before=before, limit=PAGE, only=SHOWN)
+    page = list_sessions(kept, before=before, limit=PAGE, only=SHOWN, related=())
     at_top = mine.filter(archived_at=None, pinned_at__isnull=False).only(*SHOWN)
     pinned = [] if archived or before else list(at_top[:MOST_PINNED])
     rows = rows_of([*pinned, *page.sessions], current=current)
