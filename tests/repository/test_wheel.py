@@ -146,7 +146,7 @@ def vendors() -> Iterator[Vendors]:
 @pytest.fixture(scope="module")
 def running(installed: Installed, vendors: Vendors) -> Iterator[Running]:
     """`parley run` with a provider in `.env` of its folder, which is relative to that folder."""
-    installed.home.mkdir(parents=True)
+    installed.home.mkdir(parents=True, exist_ok=True)  # a command of an earlier test may have made it
     (installed.home / "providers.toml").write_text(PROVIDERS.format(url=vendors.url, key=KEYS["openai"]))
     (installed.home / ".env").write_text("PARLEY_PROVIDERS=providers.toml\nPARLEY_DEMO_MODEL=off\n")
     with serve(installed) as running:
